@@ -1,22 +1,13 @@
 //! Address handles.
 
-use crate::abi::{IbvAh, IbvAhAttr, IbvContext, IbvGlobalRoute, IbvPd, IbvWc, WC_GRH};
 use crate::context::{Context, State};
 use crate::convert::{c_gid, gid};
-use crate::errors::OrErrno;
-use crate::guard;
 use crate::limits::MAX_AHS;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Handle, In, Out, Part};
-use crate::usage::Use;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::datagram::{AddressHandle, AddressOptions};
 use roce_verbs::device::Gid;
-use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 
-/// An address handle.
 #[repr(C)]
 pub(crate) struct Ah {
     _c: CPart<IbvAh>,
@@ -26,10 +17,7 @@ pub(crate) struct Ah {
     _counted: Use,
 }
 
-// SAFETY: `_c` is the first field.
-unsafe impl Part for IbvAh {
-    type Object = Ah;
-}
+first_part!(IbvAh => Ah._c);
 
 /// The address options of an attribute. The program sets the DSCP, the upper six bits of the
 /// traffic class. The lower two are always ECT(0), so that switches can mark packets instead of
@@ -62,7 +50,6 @@ pub(crate) fn check_path(attr: &IbvAhAttr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `ibv_create_ah`.
 pub(crate) extern "C" fn create_ah(pd: Handle<IbvPd>, attr: In<IbvAhAttr>) -> *mut IbvAh {
     guard::pointer("ibv_create_ah", || create(pd, &attr.read()?))
 }
@@ -89,7 +76,6 @@ fn create(pd: Handle<IbvPd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
     }))
 }
 
-/// `ibv_destroy_ah`.
 pub(crate) extern "C" fn destroy_ah(ah: Handle<IbvAh>) -> c_int {
     guard::errno("ibv_destroy_ah", || ah.take().map(drop))
 }
@@ -132,25 +118,25 @@ fn answer_to(
     // The destination is a multicast group: reply from the first address of its family.
     let family = |entry: &&roce_verbs::device::GidEntry| entry.gid.ip().is_ipv4() == to.is_ipv4();
     let ours = ours.or_else(|| gids.iter().find(family));
-    Ok(IbvAhAttr {
-        grh: IbvGlobalRoute {
-            dgid: c_gid(from.into()),
-            flow_label: 0,
-            sgid_index: ours.ok_or(Errno::ENOENT)?.index,
-            hop_limit: 0xff,
-            traffic_class,
-        },
-        dlid: 0,
-        // RoCE packets carry no service level.
-        sl: 0,
-        src_path_bits: 0,
-        static_rate: 0,
-        is_global: 1,
-        port_num: port,
-    })
+    Ok(ah_attr(IbvGlobalRoute {
+        dgid: c_gid(from.into()),
+        sgid_index: ours.ok_or(Errno::ENOENT)?.index,
+        hop_limit: 0xff,
+        traffic_class,
+        ..Zero::zeroed()
+    }))
 }
 
-/// `ibv_init_ah_from_wc`.
+/// The attributes of an address handle. RoCE packets carry no service level.
+pub(crate) fn ah_attr(grh: IbvGlobalRoute) -> IbvAhAttr {
+    IbvAhAttr {
+        grh,
+        is_global: 1,
+        port_num: 1,
+        ..Zero::zeroed()
+    }
+}
+
 pub(crate) extern "C" fn init_ah_from_wc(
     context: Handle<IbvContext>,
     port: u8,
@@ -163,7 +149,6 @@ pub(crate) extern "C" fn init_ah_from_wc(
     })
 }
 
-/// `ibv_create_ah_from_wc`.
 pub(crate) extern "C" fn create_ah_from_wc(
     pd: Handle<IbvPd>,
     wc: In<IbvWc>,

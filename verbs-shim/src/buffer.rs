@@ -2,16 +2,10 @@
 //! exist for NICs that need special memory. This one accepts any memory, so its buffers are
 //! ordinary pages.
 
-use crate::abi::{IbvBuf, IbvMr, IbvPd};
 use crate::dmabuf::Mapping;
-use crate::guard;
 use crate::mr::reg_mr;
-use crate::pointer::{CPart, Handle, Out, Part};
-use crate::usage::Use;
-use nix::errno::Errno;
-use std::ffi::{c_int, c_void};
+use crate::prelude::*;
 
-/// A buffer.
 #[repr(C)]
 pub(crate) struct Buffer {
     _c: CPart<IbvBuf>,
@@ -22,10 +16,7 @@ pub(crate) struct Buffer {
     _pd: Use,
 }
 
-// SAFETY: `_c` is the first field.
-unsafe impl Part for IbvBuf {
-    type Object = Buffer;
-}
+first_part!(IbvBuf => Buffer._c);
 
 impl Buffer {
     /// # Errors
@@ -78,7 +69,6 @@ pub(crate) extern "C" fn free_buf(buffer: Handle<IbvBuf>) {
     guard::nothing("ibv_free_buf", || buffer.take().map(drop));
 }
 
-/// `ibv_reg_buf_mr`.
 pub(crate) extern "C" fn reg_buf_mr(
     pd: Handle<IbvPd>,
     buffer: Handle<IbvBuf>,

@@ -1,22 +1,15 @@
 //! Completion channels.
 
-use crate::abi::{IbvCompChannel, IbvContext, IbvCq};
 use crate::context::{State, blocks, make_blocking};
 use crate::drive;
-use crate::errors::OrErrno;
-use crate::guard;
 use crate::handlers;
-use crate::pointer::{CPart, Handle, Out, Part};
-use crate::usage::Users;
+use crate::prelude::*;
 use crate::wait::{self, Found};
-use nix::errno::Errno;
-use parking_lot::Mutex;
 use roce_verbs::CompletionQueue;
 use roce_verbs::completion::{CompletionChannel, CqId};
 use std::collections::BTreeSet;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::c_uint;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
 
 /// CQs that had completions when the program requested an event for the next one. Existing
 /// completions raise no event (IBTA 1.7, 10.8.7): the program must poll them before it waits.
@@ -56,7 +49,6 @@ impl MissedEvents {
     }
 }
 
-/// A completion channel.
 #[repr(C)]
 pub(crate) struct Channel {
     c: CPart<IbvCompChannel>,
@@ -66,12 +58,8 @@ pub(crate) struct Channel {
     pub(crate) missed_events: Arc<MissedEvents>,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Part for IbvCompChannel {
-    type Object = Channel;
-}
+first_part!(IbvCompChannel => Channel.c);
 
-/// `ibv_create_comp_channel`.
 pub(crate) extern "C" fn create_comp_channel(context: Handle<IbvContext>) -> *mut IbvCompChannel {
     guard::pointer("ibv_create_comp_channel", || {
         let state = Arc::clone(&context.get()?.state);
@@ -91,7 +79,6 @@ pub(crate) extern "C" fn create_comp_channel(context: Handle<IbvContext>) -> *mu
     })
 }
 
-/// `ibv_destroy_comp_channel`.
 pub(crate) extern "C" fn destroy_comp_channel(channel: Handle<IbvCompChannel>) -> c_int {
     guard::errno("ibv_destroy_comp_channel", || {
         channel.get()?.users.check_none()?;
@@ -99,7 +86,6 @@ pub(crate) extern "C" fn destroy_comp_channel(channel: Handle<IbvCompChannel>) -
     })
 }
 
-/// `ibv_get_cq_event`.
 pub(crate) extern "C-unwind" fn get_cq_event(
     channel: Handle<IbvCompChannel>,
     cq: Out<*mut IbvCq>,
@@ -162,7 +148,6 @@ fn drive_or_wait<T>(context: &roce_verbs::Context, channel: &CompletionChannel) 
     wait::when_readable(channel)
 }
 
-/// `ibv_ack_cq_events`.
 pub(crate) extern "C" fn ack_cq_events(cq: Handle<IbvCq>, events: c_uint) {
     guard::nothing("ibv_ack_cq_events", || {
         cq.get()?.acknowledge_comp_events(events);

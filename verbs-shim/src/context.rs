@@ -1,22 +1,14 @@
 //! Contexts: open devices.
 
-use crate::abi::{ABI_IS_EXTENDED, IbvContext, IbvContextOps, IbvDevice, VerbsContext};
-use crate::errors::OrErrno;
 use crate::events::Registry;
 use crate::limits::Counts;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Handle, Part};
-use crate::usage::{Use, Users};
-use crate::{cq, dm, domain, fork, guard, import, mr, mw, prefetch, qp, query, srq, xrc};
-use nix::errno::Errno;
+use crate::prelude::*;
+use crate::{cq, dm, domain, fork, import, mr, mw, prefetch, qp, query, srq, xrc};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use roce_verbs::device::AsyncEvents;
-use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::null;
-use std::sync::Arc;
 
-/// An open device.
 #[repr(C)]
 pub(crate) struct Context {
     c: CPart<VerbsContext>,
@@ -38,11 +30,9 @@ pub(crate) struct State {
     pub(crate) roce: roce_verbs::Context,
     pub(crate) device: Handle<IbvDevice>,
     pub(crate) events: AsyncEvents,
-    /// The objects that events refer to.
     pub(crate) objects: Registry,
     /// The numbers of objects of the limited kinds.
     pub(crate) counts: Counts,
-    /// XRC domains that are identified by files.
     pub(crate) xrc_files: xrc::Files,
     /// The contexts that share this state: the opened one, and its imports.
     contexts: Users,
@@ -64,11 +54,6 @@ impl State {
     }
 }
 
-// SAFETY: a device may be used by any thread, and is never freed.
-unsafe impl Send for State {}
-// SAFETY: as above.
-unsafe impl Sync for State {}
-
 /// Makes a descriptor blocking, which is the default according to the man pages. The program may
 /// change that later, so [`blocks`] reads the descriptor's flags each time.
 pub(crate) fn make_blocking(fd: &impl AsFd) -> Result<(), Errno> {
@@ -82,7 +67,6 @@ pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
     Ok(!flags.contains(OFlag::O_NONBLOCK))
 }
 
-/// `ibv_open_device`.
 pub(crate) extern "C" fn open_device(device: Handle<IbvDevice>) -> *mut IbvContext {
     guard::pointer("ibv_open_device", || {
         fork::register_handler()?;
@@ -122,7 +106,6 @@ pub(crate) extern "C" fn close_device(context: Handle<IbvContext>) -> c_int {
 }
 
 impl Context {
-    /// Creates a context for C.
     pub(crate) fn expose(state: Arc<State>, command: OwnedFd) -> *mut IbvContext {
         let descriptors = [command.as_fd(), state.events.as_fd()];
         let descriptors = descriptors.map(|fd| fd.as_raw_fd());
@@ -152,36 +135,22 @@ fn verbs_context(device: Handle<IbvDevice>, [cmd_fd, async_fd]: [c_int; 2]) -> V
         query_port: query::query_port,
         advise_mr: prefetch::advise_mr,
         alloc_null_mr: mr::alloc_null_mr,
-        read_counters: null(),
-        attach_counters_point_flow: null(),
-        create_counters: null(),
-        destroy_counters: null(),
+        read_counters: [null(); 4],
         reg_dm_mr: dm::reg_dm_mr,
         alloc_dm: dm::alloc_dm,
         free_dm: dm::free_dm,
-        modify_flow_action_esp: null(),
-        destroy_flow_action: null(),
-        create_flow_action_esp: null(),
+        modify_flow_action_esp: [null(); 3],
         modify_qp_rate_limit: qp::modify_qp_rate_limit,
         alloc_parent_domain: domain::alloc_parent_domain,
         dealloc_td: domain::dealloc_td,
         alloc_td: domain::alloc_td,
         modify_cq: cq::modify_cq,
-        post_srq_ops: null(),
-        destroy_rwq_ind_table: null(),
-        create_rwq_ind_table: null(),
-        destroy_wq: null(),
-        modify_wq: null(),
-        create_wq: null(),
+        post_srq_ops: [null(); 6],
         query_rt_values: query::query_rt_values,
         create_cq_ex: cq::create_cq_ex,
         private: null(),
         query_device_ex: query::query_device_ex,
-        ibv_destroy_flow: null(),
-        placeholder2: null(),
-        ibv_create_flow: null(),
-        placeholder1: null(),
-        open_qp: null(),
+        ibv_destroy_flow: [null(); 5],
         create_qp_ex: qp::create_qp_ex,
         get_srq_num: srq::get_srq_num,
         create_srq_ex: srq::create_srq_ex,
@@ -203,37 +172,18 @@ fn verbs_context(device: Handle<IbvDevice>, [cmd_fd, async_fd]: [c_int; 2]) -> V
 
 fn ops() -> IbvContextOps {
     IbvContextOps {
-        _compat_query_device: null(),
-        _compat_query_port: null(),
-        _compat_alloc_pd: null(),
-        _compat_dealloc_pd: null(),
-        _compat_reg_mr: null(),
-        _compat_rereg_mr: null(),
-        _compat_dereg_mr: null(),
+        _compat_query_device: [null(); 7],
         alloc_mw: mw::alloc_mw,
         bind_mw: mw::bind_mw,
         dealloc_mw: mw::dealloc_mw,
         _compat_create_cq: null(),
         poll_cq: cq::poll_cq,
         req_notify_cq: cq::req_notify_cq,
-        _compat_cq_event: null(),
-        _compat_resize_cq: null(),
-        _compat_destroy_cq: null(),
-        _compat_create_srq: null(),
-        _compat_modify_srq: null(),
-        _compat_query_srq: null(),
-        _compat_destroy_srq: null(),
+        _compat_cq_event: [null(); 7],
         post_srq_recv: srq::post_srq_recv,
-        _compat_create_qp: null(),
-        _compat_query_qp: null(),
-        _compat_modify_qp: null(),
-        _compat_destroy_qp: null(),
+        _compat_create_qp: [null(); 4],
         post_send: qp::post_send,
         post_recv: qp::post_recv,
-        _compat_create_ah: null(),
-        _compat_destroy_ah: null(),
-        _compat_attach_mcast: null(),
-        _compat_detach_mcast: null(),
-        _compat_async_event: null(),
+        _compat_create_ah: [null(); 5],
     }
 }

@@ -68,33 +68,28 @@ pub(crate) fn qp_kind(qp_type: u32) -> Result<QpKind, Errno> {
     }
 }
 
+const QP_STATES: [(u32, QpState); 7] = [
+    (QPS_RESET, QpState::Reset),
+    (QPS_INIT, QpState::Init),
+    (QPS_RTR, QpState::Rtr),
+    (QPS_RTS, QpState::Rts),
+    (QPS_SQD, QpState::Sqd),
+    (QPS_SQE, QpState::Sqe),
+    (QPS_ERR, QpState::Err),
+];
+
 pub(crate) fn qp_state(state: u32) -> Result<QpState, Errno> {
-    Ok(match state {
-        QPS_RESET => QpState::Reset,
-        QPS_INIT => QpState::Init,
-        QPS_RTR => QpState::Rtr,
-        QPS_RTS => QpState::Rts,
-        QPS_SQD => QpState::Sqd,
-        QPS_SQE => QpState::Sqe,
-        QPS_ERR => QpState::Err,
-        _ => {
-            return Err(with_reason(Errno::EINVAL, || {
-                format!("the state is {state}, but must be IBV_QPS_RESET to IBV_QPS_ERR, 0 to 6")
-            }));
-        }
+    let found = QP_STATES.iter().find(|(number, _)| *number == state);
+    found.map(|(_, state)| *state).ok_or_else(|| {
+        with_reason(Errno::EINVAL, || {
+            format!("the state is {state}, but must be IBV_QPS_RESET to IBV_QPS_ERR, 0 to 6")
+        })
     })
 }
 
 pub(crate) fn c_qp_state(state: QpState) -> u32 {
-    match state {
-        QpState::Reset => QPS_RESET,
-        QpState::Init => QPS_INIT,
-        QpState::Rtr => QPS_RTR,
-        QpState::Rts => QPS_RTS,
-        QpState::Sqd => QPS_SQD,
-        QpState::Sqe => QPS_SQE,
-        QpState::Err => QPS_ERR,
-    }
+    let found = QP_STATES.iter().find(|(_, known)| *known == state);
+    found.map_or(QPS_ERR, |(number, _)| *number)
 }
 
 pub(crate) fn send_flags(flags: u32) -> Result<SendFlags, Errno> {
@@ -105,12 +100,8 @@ pub(crate) fn send_flags(flags: u32) -> Result<SendFlags, Errno> {
         (SEND_INLINE, SendFlags::INLINE),
     ];
     let all = known.iter().fold(0, |all, (bit, _)| all | bit);
-    if flags & !all != 0 {
-        // `IBV_SEND_IP_CSUM`, which is for raw packets, or an undefined bit.
-        return Err(with_reason(Errno::EOPNOTSUPP, || {
-            format!("send_flags is {flags:#x}, of which only the bits {all:#x} are supported")
-        }));
-    }
+    // Others are `IBV_SEND_IP_CSUM`, which is for raw packets, or undefined.
+    check_bits("send_flags", flags, all, Errno::EOPNOTSUPP)?;
     let given = known.iter().filter(|(bit, _)| flags & bit != 0);
     Ok(given.map(|(_, flag)| *flag).collect())
 }

@@ -1,15 +1,9 @@
 //! The list of devices.
 
-use crate::abi::{IbvDevice, NODE_CA, TRANSPORT_IB};
-use crate::convert::int;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::pointer::{CPart, Handle, Out, Part, Text};
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::prelude::*;
 use roce_verbs::device::devices;
 use roce_verbs::settings::report_environment;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::c_char;
 
 /// A device. It is never freed: programs keep devices longer than the list that contained them, and
 /// compare them by address.
@@ -18,10 +12,10 @@ pub(crate) struct Device {
     c: CPart<IbvDevice>,
     /// The field that vendor libraries use to recognise their devices.
     _driver: CPart<*const c_void>,
-    /// Its name.
     pub(crate) name: String,
-    index: u32,
-    guid: u64,
+    /// The index of its interface.
+    pub(crate) index: u32,
+    pub(crate) guid: u64,
 }
 
 // SAFETY: `c` is the first field.
@@ -33,8 +27,8 @@ unsafe impl Part for IbvDevice {
 /// All devices listed since the process started.
 static KNOWN: Mutex<Vec<&'static Device>> = Mutex::new(Vec::new());
 
-/// A name as a C array, truncated if it is too long.
-fn c_text<const N: usize>(text: &str) -> [c_char; N] {
+/// A text as a C array, truncated if it is too long.
+pub(crate) fn c_text<const N: usize>(text: &str) -> [c_char; N] {
     let mut to = [0; N];
     for (to, from) in to.iter_mut().zip(text.bytes().take(N - 1)) {
         *to = c_char::from_ne_bytes([from]);
@@ -76,16 +70,6 @@ impl Device {
         known.push(new);
         new
     }
-
-    /// Its GUID, as a number.
-    pub(crate) fn guid(&self) -> u64 {
-        self.guid
-    }
-
-    /// The index of its interface.
-    pub(crate) fn index(&self) -> u32 {
-        self.index
-    }
 }
 
 /// `ibv_get_device_list`: an array that ends with NULL.
@@ -94,28 +78,34 @@ pub(crate) extern "C" fn get_device_list(count: Out<c_int>) -> *mut Handle<IbvDe
         count.put_if_not_null(0);
         report_environment();
         let devices = devices().or_errno()?;
-        let found: Vec<&Device> = devices.iter().map(Device::find_or_create).collect();
-        // SAFETY: calloc may be called at any time; C frees the array by `free`.
-        let array = unsafe { libc::calloc(found.len() + 1, size_of::<*const ()>()) };
-        let list = Out::<Handle<IbvDevice>>::allocated(array.cast());
-        if array.is_null() {
-            return Err(Errno::ENOMEM);
-        }
-        for (index, device) in found.iter().enumerate() {
-            list.put_at(index, Handle::of(*device))?;
-        }
-        count.put_if_not_null(int(found.len()));
-        Ok(array.cast())
+        let found = devices.iter().map(Device::find_or_create);
+        null_terminated(found.map(Handle::of).collect(), count)
     })
 }
 
-/// `ibv_free_device_list`.
+/// An array of handles that ends with NULL, and `count` of them. C frees it by `free`.
+pub(crate) fn null_terminated<C>(
+    handles: Vec<Handle<C>>,
+    count: Out<c_int>,
+) -> Result<*mut Handle<C>, Errno> {
+    // SAFETY: calloc may be called at any time.
+    let array = unsafe { libc::calloc(handles.len() + 1, size_of::<Handle<C>>()) };
+    if array.is_null() {
+        return Err(Errno::ENOMEM);
+    }
+    count.put_if_not_null(int(handles.len()));
+    let list = Out::allocated(array.cast());
+    for (index, handle) in handles.into_iter().enumerate() {
+        list.put_at(index, handle)?;
+    }
+    Ok(array.cast())
+}
+
 pub(crate) extern "C" fn free_device_list(list: *mut c_void) {
     // SAFETY: the list is NULL, or `get_device_list` allocated it with `calloc`.
     unsafe { libc::free(list) };
 }
 
-/// `ibv_get_device_name`.
 pub(crate) extern "C" fn get_device_name(device: Handle<IbvDevice>) -> Text {
     guard::pointer("ibv_get_device_name", || {
         let part = device.get()?.c.as_ptr();
@@ -126,14 +116,9 @@ pub(crate) extern "C" fn get_device_name(device: Handle<IbvDevice>) -> Text {
 
 /// `ibv_get_device_guid`, in network byte order.
 pub(crate) extern "C" fn get_device_guid(device: Handle<IbvDevice>) -> u64 {
-    guard::value("ibv_get_device_guid", 0, || {
-        Ok(device.get()?.guid().to_be())
-    })
+    guard::value("ibv_get_device_guid", 0, || Ok(device.get()?.guid.to_be()))
 }
 
-/// `ibv_get_device_index`.
 pub(crate) extern "C" fn get_device_index(device: Handle<IbvDevice>) -> c_int {
-    guard::value("ibv_get_device_index", -1, || {
-        Ok(int(device.get()?.index()))
-    })
+    guard::value("ibv_get_device_index", -1, || Ok(int(device.get()?.index)))
 }

@@ -1,17 +1,11 @@
 //! Device memory.
 
-use crate::abi::{IbvAllocDmAttr, IbvContext, IbvDm, IbvMr, IbvPd};
 use crate::context::State;
-use crate::convert::{access, check_bits};
-use crate::errors::OrErrno;
+use crate::convert::access;
 use crate::mr::Backing;
-use crate::pointer::{CPart, Handle, In, Out, Part};
-use crate::usage::Users;
-use crate::{abi, guard, mr};
-use nix::errno::Errno;
+use crate::prelude::*;
+use crate::{abi, mr};
 use roce_verbs::memory::DeviceMemory;
-use std::ffi::c_int;
-use std::sync::Arc;
 
 /// Device memory, which C may have several pointers to.
 #[repr(C)]
@@ -32,10 +26,7 @@ pub(crate) struct SharedDm {
     handle: u32,
 }
 
-// SAFETY: `_c` is the first field.
-unsafe impl Part for IbvDm {
-    type Object = Dm;
-}
+first_part!(IbvDm => Dm._c);
 
 impl Dm {
     fn expose(
@@ -107,7 +98,6 @@ pub(crate) extern "C" fn alloc_dm(
     })
 }
 
-/// `ibv_free_dm`.
 pub(crate) extern "C" fn free_dm(dm: Handle<IbvDm>) -> c_int {
     guard::errno("ibv_free_dm", || {
         let found = dm.get()?;

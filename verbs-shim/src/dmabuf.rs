@@ -1,17 +1,13 @@
 //! Memory regions of dma-bufs, and the mappings of memory that this library makes.
 
-use crate::abi::{ACCESS_OPTIONAL_RANGE, IbvMr, IbvPd};
 use crate::convert::access;
-use crate::errors::OrErrno;
 use crate::log;
 use crate::mr::{self, Backing};
-use crate::pointer::Handle;
-use crate::{file_memory, guard, mappings};
-use nix::errno::Errno;
+use crate::prelude::*;
+use crate::{file_memory, mappings};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 use nix::sys::stat::fstat;
 use roce_verbs::Access;
-use std::ffi::{c_int, c_void};
 use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -61,7 +57,6 @@ impl Mapping {
         unsafe { mprotect(self.start, self.len, rights) }
     }
 
-    /// The address of its first page.
     pub(crate) fn addr(&self) -> usize {
         self.start.as_ptr() as usize
     }

@@ -1,16 +1,7 @@
 //! Thread domains, and parent domains.
 
-use crate::abi::{
-    IbvContext, IbvParentDomainInitAttr, IbvPd, IbvTd, PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
-    PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC, PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
-};
-use crate::convert::check_bits;
-use crate::guard;
 use crate::pd;
-use crate::pointer::{CPart, Handle, In, Part};
-use crate::usage::Users;
-use nix::errno::Errno;
-use std::ffi::c_int;
+use crate::prelude::*;
 
 /// A thread domain. The program promises to use its objects from one thread at a time; this library
 /// does not make use of that.
@@ -20,12 +11,8 @@ pub(crate) struct Td {
     pub(crate) users: Users,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Part for IbvTd {
-    type Object = Td;
-}
+first_part!(IbvTd => Td.c);
 
-/// `ibv_alloc_td`.
 pub(crate) extern "C" fn alloc_td(context: Handle<IbvContext>, attr: In<u32>) -> *mut IbvTd {
     guard::pointer("ibv_alloc_td", || {
         context.get()?;
@@ -37,7 +24,6 @@ pub(crate) extern "C" fn alloc_td(context: Handle<IbvContext>, attr: In<u32>) ->
     })
 }
 
-/// `ibv_dealloc_td`.
 pub(crate) extern "C" fn dealloc_td(td: Handle<IbvTd>) -> c_int {
     guard::errno("ibv_dealloc_td", || {
         td.get()?.users.check_none()?;
@@ -52,7 +38,6 @@ const KNOWN: u32 = PARENT_DOMAIN_INIT_ATTR_ALLOCATORS
     | PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
     | PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
 
-/// `ibv_alloc_parent_domain`.
 pub(crate) extern "C" fn alloc_parent_domain(
     context: Handle<IbvContext>,
     attr: In<IbvParentDomainInitAttr>,

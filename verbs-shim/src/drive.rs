@@ -3,16 +3,14 @@
 
 use crate::cancel::Deferred;
 use crate::handlers;
+use crate::prelude::*;
 use libc::{nfds_t, pollfd, sigset_t, timespec};
-use nix::errno::Errno;
 use roce_verbs::completion::CqId;
 use roce_verbs::device::{Driving, EventQueue};
 use std::cell::RefCell;
-use std::ffi::c_int;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
-use std::sync::Arc;
 
 // The C libraries declare it as a cancellation point, so it may unwind.
 unsafe extern "C-unwind" {
@@ -50,7 +48,6 @@ pub(crate) enum Ended {
 enum Step {
     Queued,
     Over,
-    /// It polls these.
     Poll(*mut pollfd, nfds_t, timespec),
 }
 

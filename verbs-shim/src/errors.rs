@@ -28,7 +28,8 @@ impl<T, E: ToErrno + Display> OrErrno<T> for Result<T, E> {
     }
 }
 
-/// The errno value of an error. The error enums are non-exhaustive: an unknown variant is `EINVAL`.
+/// The errno value of an error, `EINVAL` unless something else fits better. The error enums are
+/// non-exhaustive.
 pub(crate) trait ToErrno {
     fn to_errno(&self) -> Errno;
 }
@@ -39,194 +40,105 @@ pub(crate) fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)
 }
 
-fn io_errno(error: &io::Error) -> Errno {
-    match error.raw_os_error() {
-        Some(number) => Errno::from_raw(number),
-        None if error.kind() == io::ErrorKind::Unsupported => Errno::EOPNOTSUPP,
-        None if error.kind() == io::ErrorKind::AddrInUse => Errno::EADDRINUSE,
-        None => Errno::EIO,
+/// The errno values of the variants of an error; those that are not listed are `EINVAL`.
+macro_rules! to_errno {
+    ($($error:ident { $($variant:pat => $errno:expr,)* })*) => {$(
+        impl ToErrno for $error {
+            fn to_errno(&self) -> Errno {
+                match self {
+                    $($variant => $errno,)*
+                    _ => Errno::EINVAL,
+                }
+            }
+        }
+    )*};
+}
+
+to_errno! {
+    AccessError {
+        Self::BadKey => Errno::ENOENT,
+        Self::WrongPd | Self::WrongQp | Self::Denied => Errno::EPERM,
+        Self::WindowsBound => Errno::EBUSY,
+        Self::OutOfBounds | Self::Fault => Errno::EFAULT,
+    }
+    BufferRangeError {}
+    CmError {
+        Self::ServiceInUse { .. } => Errno::EADDRINUSE,
+        Self::TooManyConnections { .. } => Errno::ENOMEM,
+    }
+    ConnectError {
+        Self::Start(error) => error.to_errno(),
+        Self::Port(error) => error.to_errno(),
+        Self::NotCarried { .. } => Errno::EOPNOTSUPP,
+        Self::UnknownAddress { .. } => Errno::EADDRNOTAVAIL,
+    }
+    CqResizeError {}
+    CreateQpError {
+        Self::QpnsUsedUp { .. } => Errno::ENOMEM,
+        Self::Srq(error) => error.to_errno(),
+    }
+    ListenError {
+        Self::Address(error) => error.to_errno(),
+        Self::Agent(error) => error.to_errno(),
+        Self::Steering(error) => error.to_errno(),
+    }
+    ModifyError {}
+    MulticastError {}
+    NotPersistent {
+        Self::System(error) => error.to_errno(),
+    }
+    OpenError {
+        Self::UnknownDevice { .. }
+        | Self::NoSuchAddress { .. }
+        | Self::UnknownAddress { .. } => Errno::ENODEV,
+        Self::System { source, .. } => source.to_errno(),
+    }
+    PostError {
+        Self::QueueFull { .. } => Errno::ENOMEM,
+    }
+    QpError {
+        Self::Start(error) => error.to_errno(),
+        Self::Create(error) => error.to_errno(),
+    }
+    RegionError {
+        Self::Register(error) => error.to_errno(),
+    }
+    RegisterError {}
+    ReregisterError {
+        Self::Register(error) => error.to_errno(),
+        Self::WindowsBound { .. } => Errno::EBUSY,
+    }
+    SrqError {
+        Self::InUse { .. } | Self::DomainInUse { .. } => Errno::EBUSY,
+        Self::TooMany { .. } => Errno::ENOMEM,
+    }
+    StartError {
+        Self::Datapath { .. } => Errno::EOPNOTSUPP,
+        Self::Stopped { .. } => Errno::EIO,
+        Self::QpNumbers { source, .. } | Self::System { source, .. } => source.to_errno(),
     }
 }
 
 impl ToErrno for io::Error {
     fn to_errno(&self) -> Errno {
-        io_errno(self)
-    }
-}
-
-impl ToErrno for NotPersistent {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::System(error) => io_errno(error),
-            _ => Errno::EINVAL,
+        match self.raw_os_error() {
+            Some(number) => Errno::from_raw(number),
+            None if self.kind() == io::ErrorKind::Unsupported => Errno::EOPNOTSUPP,
+            None if self.kind() == io::ErrorKind::AddrInUse => Errno::EADDRINUSE,
+            None => Errno::EIO,
         }
     }
 }
 
 impl ToErrno for PortError {
     fn to_errno(&self) -> Errno {
-        io_errno(&self.source)
-    }
-}
-
-impl ToErrno for OpenError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::UnknownDevice { .. }
-            | Self::NoSuchAddress { .. }
-            | Self::UnknownAddress { .. } => Errno::ENODEV,
-            Self::Environment { .. } => Errno::EINVAL,
-            Self::System { source, .. } => io_errno(source),
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for StartError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::Datapath { .. } => Errno::EOPNOTSUPP,
-            Self::Stopped { .. } => Errno::EIO,
-            Self::QpNumbers { source, .. } | Self::System { source, .. } => io_errno(source),
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for ModifyError {
-    fn to_errno(&self) -> Errno {
-        Errno::EINVAL
-    }
-}
-
-impl ToErrno for MulticastError {
-    fn to_errno(&self) -> Errno {
-        Errno::EINVAL
-    }
-}
-
-impl ToErrno for ConnectError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::Start(error) => error.to_errno(),
-            Self::Port(error) => error.to_errno(),
-            Self::NotCarried { .. } => Errno::EOPNOTSUPP,
-            Self::UnknownAddress { .. } => Errno::EADDRNOTAVAIL,
-            Self::UnknownGid { .. }
-            | Self::Modify(_)
-            | Self::Address(_)
-            | Self::Multicast(_)
-            | Self::NoAddressFor { .. }
-            | Self::WrongService { .. }
-            | Self::PathMtu { .. } => Errno::EINVAL,
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for PostError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::QueueFull { .. } => Errno::ENOMEM,
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for AccessError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::BadKey => Errno::ENOENT,
-            Self::WrongPd | Self::WrongQp | Self::Denied => Errno::EPERM,
-            Self::WindowsBound => Errno::EBUSY,
-            Self::OutOfBounds | Self::Fault => Errno::EFAULT,
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for RegisterError {
-    fn to_errno(&self) -> Errno {
-        Errno::EINVAL
-    }
-}
-
-impl ToErrno for RegionError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::Register(error) => error.to_errno(),
-            Self::Range(_) => Errno::EINVAL,
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for ReregisterError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::Register(error) => error.to_errno(),
-            Self::WindowsBound { .. } => Errno::EBUSY,
-            Self::UnknownKey => Errno::EINVAL,
-            _ => Errno::EINVAL,
-        }
+        self.source.to_errno()
     }
 }
 
 impl ToErrno for DeregisterError {
     fn to_errno(&self) -> Errno {
         Errno::EBUSY
-    }
-}
-
-impl ToErrno for SrqError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::InUse { .. } | Self::DomainInUse { .. } => Errno::EBUSY,
-            Self::TooMany { .. } => Errno::ENOMEM,
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for BufferRangeError {
-    fn to_errno(&self) -> Errno {
-        Errno::EINVAL
-    }
-}
-
-impl ToErrno for QpError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::Start(error) => error.to_errno(),
-            Self::Create(error) => error.to_errno(),
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for CreateQpError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::QpnsUsedUp { .. } => Errno::ENOMEM,
-            Self::Srq(error) => error.to_errno(),
-            _ => Errno::EINVAL,
-        }
-    }
-}
-
-impl ToErrno for CqResizeError {
-    fn to_errno(&self) -> Errno {
-        Errno::EINVAL
-    }
-}
-
-impl ToErrno for CmError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::ServiceInUse { .. } => Errno::EADDRINUSE,
-            Self::TooManyConnections { .. } => Errno::ENOMEM,
-            _ => Errno::EINVAL,
-        }
     }
 }
 
@@ -243,20 +155,9 @@ impl ToErrno for PortClaimError {
                     Errno::EADDRNOTAVAIL
                 }
             }
-            Self::System(error) => io_errno(error),
+            Self::System(error) => error.to_errno(),
             // All dynamic ports are in use.
             _ => Errno::EADDRNOTAVAIL,
-        }
-    }
-}
-
-impl ToErrno for ListenError {
-    fn to_errno(&self) -> Errno {
-        match self {
-            Self::Address(error) => error.to_errno(),
-            Self::Agent(error) => error.to_errno(),
-            Self::Steering(error) => io_errno(error),
-            _ => Errno::EINVAL,
         }
     }
 }

@@ -1,26 +1,21 @@
 //! Asynchronous events, and the number of those that a program has not acknowledged yet.
 
-use crate::abi::*;
 use crate::context::blocks;
 use crate::dm::SharedDm;
-use crate::guard;
 use crate::handles::Handles;
 use crate::mr::Region;
 use crate::pd::Domain;
-use crate::pointer::{Handle, Out};
+use crate::prelude::*;
 use crate::wait::{self, Found};
-use nix::errno::Errno;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Condvar;
 use roce_verbs::Qpn;
 use roce_verbs::completion::CqId;
 use roce_verbs::device::Event;
 use roce_verbs::observation::{WaitSnapshot, show_waits};
 use roce_verbs::qp::Srqn;
 use std::collections::HashMap;
-use std::ffi::{c_int, c_void};
 use std::hash::Hash;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 /// The number of an object's delivered events that the program has not acknowledged yet. Destroying
 /// the object waits until it is 0.
@@ -156,7 +151,6 @@ pub(crate) fn when_readable<T>(
     Ok(wait::when_readable(descriptor))
 }
 
-/// `ibv_get_async_event`.
 pub(crate) extern "C-unwind" fn get_async_event(
     context: Handle<IbvContext>,
     event: Out<IbvAsyncEvent>,
@@ -220,7 +214,6 @@ fn translate(event: Event) -> Option<(Element, u32)> {
     Some(translated)
 }
 
-/// `ibv_ack_async_event`.
 pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
     guard::nothing("ibv_ack_async_event", || {
         let IbvAsyncEvent {

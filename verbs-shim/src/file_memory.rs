@@ -1,11 +1,9 @@
 //! Memory that may vanish: the program may unmap or protect it, and another process may truncate the
 //! file behind it.
 
-use crate::errors::OrErrno;
 use crate::mappings;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::memory::{Durable, DurableFiles, Memory, guarded_accessor};
-use std::sync::Arc;
 
 /// The mapped memory at `addr`. Requests that need bytes that are not there any more fail.
 ///

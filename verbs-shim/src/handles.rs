@@ -38,12 +38,10 @@ impl<T> Handles<T> {
         object
     }
 
-    /// The object with a number, if it exists.
     pub(crate) fn find(&self, number: u32) -> Option<Arc<T>> {
         self.0.lock().objects.get(&number).map(Arc::clone)
     }
 
-    /// Removes a destroyed object.
     pub(crate) fn remove(&self, number: u32) {
         let removed = self.0.lock().objects.remove(&number);
         // Dropped after the lock is released.

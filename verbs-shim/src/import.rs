@@ -2,16 +2,13 @@
 //!
 //! A software NIC is part of its process, so a context of another process can't be imported.
 
-use crate::abi::IbvContext;
 use crate::context::{Context, State};
-use crate::{fork, guard};
-use nix::errno::Errno;
+use crate::fork;
+use crate::prelude::*;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::fstat;
-use parking_lot::Mutex;
-use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 /// The device and inode number of a file, which all duplicates of its descriptor share.
 type Identity = (u64, u64);

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::hint::cold_path;
 use std::sync::LazyLock;
 
-static JUDGE: LazyLock<Option<CallJudge>> = LazyLock::new(CallJudge::of_environment);
+static JUDGE: LazyLock<Option<CallJudge>> = LazyLock::new(CallJudge::from_environment);
 
 thread_local! {
     /// The number of calls that this thread is in.

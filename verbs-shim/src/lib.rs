@@ -50,6 +50,7 @@ mod no_op;
 mod pd;
 mod pointer;
 mod prefetch;
+mod prelude;
 mod qp;
 mod query;
 mod rates;

@@ -6,13 +6,9 @@ use crate::usage::Users;
 
 /// Completion queues: as many as QPs.
 pub(crate) const MAX_CQS: usize = 1 << 17;
-/// Protection domains.
 pub(crate) const MAX_PDS: usize = 1 << 15;
-/// Memory regions.
 pub(crate) const MAX_MRS: usize = 1 << 20;
-/// Memory windows.
 pub(crate) const MAX_MWS: usize = 1 << 20;
-/// Address handles.
 pub(crate) const MAX_AHS: usize = 1 << 17;
 
 /// The current numbers of objects.

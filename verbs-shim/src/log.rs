@@ -30,7 +30,6 @@ static REPORT: LazyLock<Option<WhyOutput>> = LazyLock::new(|| {
     WhyOutput::from_environment().filter(|output| !*LOGS || *output != WhyOutput::Stderr)
 });
 
-/// Recent lines, by function and error.
 static RECENT: Mutex<BTreeMap<(&'static str, i32), RecentLines>> = Mutex::new(BTreeMap::new());
 
 thread_local! {

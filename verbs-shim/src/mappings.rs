@@ -8,7 +8,6 @@ use std::os::fd::AsRawFd;
 
 const MAPS: &str = "/proc/self/maps";
 
-/// The size of a page, in bytes.
 pub(crate) fn page_size() -> Result<usize, Errno> {
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
     Ok(page

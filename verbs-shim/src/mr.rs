@@ -1,23 +1,15 @@
 //! Memory regions.
 
-use crate::abi::*;
 use crate::context::State;
 use crate::convert::access;
 use crate::dmabuf::Mapping;
-use crate::errors::OrErrno;
 use crate::limits::MAX_MRS;
-use crate::log::with_reason;
 use crate::pd::Pd;
-use crate::pointer::{CPart, Handle, Part};
+use crate::prelude::*;
 use crate::tied::{self, Tie, Tied};
-use crate::usage::Use;
-use crate::{file_memory, guard, mappings};
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::{file_memory, mappings};
 use roce_verbs::Access;
 use roce_verbs::memory::{Memory, ProcessMemory, ProtectionDomain, Registration};
-use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 /// One C object for a memory region. Several may share one [`Region`].
 #[repr(C)]
@@ -27,10 +19,7 @@ pub(crate) struct Mr {
     state: Arc<State>,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Part for IbvMr {
-    type Object = Mr;
-}
+first_part!(IbvMr => Mr.c);
 
 /// A registration. `ibv_dereg_mr` ends it, and so does closing the context.
 pub(crate) struct Region {
@@ -38,7 +27,6 @@ pub(crate) struct Region {
     handle: u32,
 }
 
-/// The state of a registered region.
 struct Registered {
     // Dropped before `backing`: the memory must exist as long as the NIC may access it.
     registration: Registration,
@@ -55,11 +43,17 @@ pub(crate) enum Backing {
     /// Nothing: the region is on demand, and its memory may be unmapped at any time.
     OnDemand,
     /// The program, which was told to keep the memory mapped.
-    Program { addr: usize, len: usize },
-    /// The memory is device memory.
-    Device { _memory: Use },
+    Program {
+        addr: usize,
+        len: usize,
+    },
+    Device {
+        _memory: Use,
+    },
     /// The memory is a dma-buf, mapped by the library.
-    DmaBuf { mapping: Mapping },
+    DmaBuf {
+        mapping: Mapping,
+    },
 }
 
 impl Backing {
@@ -338,7 +332,6 @@ pub(crate) extern "C" fn alloc_null_mr(pd: Handle<IbvPd>) -> *mut IbvMr {
     })
 }
 
-/// `ibv_reg_mr`.
 pub(crate) extern "C" fn reg_mr(
     pd: Handle<IbvPd>,
     addr: *mut c_void,
@@ -348,7 +341,6 @@ pub(crate) extern "C" fn reg_mr(
     reg_mr_iova2(pd, addr, length, addr as u64, flags.cast_unsigned())
 }
 
-/// `ibv_reg_mr_iova`.
 pub(crate) extern "C" fn reg_mr_iova(
     pd: Handle<IbvPd>,
     addr: *mut c_void,
@@ -359,7 +351,6 @@ pub(crate) extern "C" fn reg_mr_iova(
     reg_mr_iova2(pd, addr, length, iova, flags.cast_unsigned())
 }
 
-/// `ibv_reg_mr_iova2`.
 pub(crate) extern "C" fn reg_mr_iova2(
     pd: Handle<IbvPd>,
     addr: *mut c_void,
@@ -380,7 +371,6 @@ pub(crate) extern "C" fn reg_mr_iova2(
 /// `IBV_REREG_MR_ERR_INPUT`: the input is invalid, and the region is unchanged.
 const REREG_MR_ERR_INPUT: c_int = -1;
 
-/// `ibv_rereg_mr`.
 pub(crate) extern "C" fn rereg_mr(
     mr: Handle<IbvMr>,
     change: c_int,
@@ -484,7 +474,6 @@ impl Change<'_> {
     }
 }
 
-/// `ibv_dereg_mr`.
 pub(crate) extern "C" fn dereg_mr(mr: Handle<IbvMr>) -> c_int {
     guard::errno("ibv_dereg_mr", || {
         let found = mr.get()?;

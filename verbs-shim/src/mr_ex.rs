@@ -1,13 +1,9 @@
 //! `ibv_reg_mr_ex` (since rdma-core 62): registers memory at an address, a dma-buf, or a buffer
 //! that the library allocated.
 
-use crate::abi::*;
-use crate::convert::check_bits;
 use crate::dmabuf::reg_dmabuf_mr;
-use crate::guard;
 use crate::mr::reg_mr_iova2;
-use crate::pointer::{Handle, In};
-use nix::errno::Errno;
+use crate::prelude::*;
 
 /// The supported attributes. DMA handles (`IBV_REG_MR_MASK_DMAH`), which are hints for a PCI bus,
 /// are not.
@@ -17,7 +13,6 @@ const KNOWN: u64 = (REG_MR_MASK_IOVA
     | REG_MR_MASK_FD_OFFSET
     | REG_MR_MASK_BUF) as u64;
 
-/// `ibv_reg_mr_ex`.
 pub(crate) extern "C" fn reg_mr_ex(pd: Handle<IbvPd>, attr: In<IbvMrInitAttr>) -> *mut IbvMr {
     match guard::value("ibv_reg_mr_ex", None, || register_as(pd, attr).map(Some)) {
         Some((attr, true)) => reg_dmabuf_mr(

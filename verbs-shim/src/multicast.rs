@@ -1,12 +1,7 @@
 //! Multicast groups.
 
-use crate::abi::IbvQp;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::pointer::{Handle, In};
-use std::ffi::c_int;
+use crate::prelude::*;
 
-/// `ibv_attach_mcast`.
 pub(crate) extern "C" fn attach_mcast(qp: Handle<IbvQp>, group: In<[u8; 16]>, _lid: u16) -> c_int {
     guard::errno("ibv_attach_mcast", || {
         let group = roce_verbs::device::Gid(group.read()?);
@@ -14,7 +9,6 @@ pub(crate) extern "C" fn attach_mcast(qp: Handle<IbvQp>, group: In<[u8; 16]>, _l
     })
 }
 
-/// `ibv_detach_mcast`.
 pub(crate) extern "C" fn detach_mcast(qp: Handle<IbvQp>, group: In<[u8; 16]>, _lid: u16) -> c_int {
     guard::errno("ibv_detach_mcast", || {
         let group = roce_verbs::device::Gid(group.read()?);

@@ -1,19 +1,11 @@
 //! Memory windows.
 
-use crate::abi::*;
 use crate::convert::{access, send_flags};
-use crate::errors::OrErrno;
-use crate::guard;
 use crate::limits::MAX_MWS;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Handle, Out, Part};
-use crate::usage::Use;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::memory::{MemoryWindow, MwType};
 use roce_verbs::{SendOp, SendRequest};
-use std::ffi::c_int;
 
-/// A memory window.
 #[repr(C)]
 pub(crate) struct Mw {
     c: CPart<IbvMw>,
@@ -22,10 +14,7 @@ pub(crate) struct Mw {
     _counted: Use,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Part for IbvMw {
-    type Object = Mw;
-}
+first_part!(IbvMw => Mw.c);
 
 /// The low 8 bits of an R_Key, which the program chooses when it binds the window.
 fn low_bits(rkey: u32) -> u8 {
@@ -44,7 +33,6 @@ const NOT_OF_WINDOWS: u32 = ACCESS_ZERO_BASED
     | ACCESS_OPTIONAL_RANGE;
 
 impl Mw {
-    /// The operation that binds the window to `rkey`.
     pub(crate) fn bind(&self, rkey: u32, info: &IbvMwBindInfo) -> Result<SendOp, Errno> {
         let zero_based = info.mw_access_flags & ACCESS_ZERO_BASED != 0;
         let access = access(info.mw_access_flags & !NOT_OF_WINDOWS)?;
@@ -57,7 +45,6 @@ impl Mw {
     }
 }
 
-/// `ibv_alloc_mw`.
 pub(crate) extern "C" fn alloc_mw(pd: Handle<IbvPd>, kind: u32) -> *mut IbvMw {
     guard::pointer("ibv_alloc_mw", || {
         let domain = pd.get()?;
@@ -109,7 +96,6 @@ pub(crate) extern "C" fn bind_mw(
     })
 }
 
-/// `ibv_dealloc_mw`.
 pub(crate) extern "C" fn dealloc_mw(mw: Handle<IbvMw>) -> c_int {
     guard::errno("ibv_dealloc_mw", || mw.take().map(drop))
 }

@@ -1,17 +1,10 @@
 //! Protection domains.
 
-use crate::abi::{IbvContext, IbvPd};
 use crate::context::State;
-use crate::guard;
 use crate::limits::MAX_PDS;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Handle, Part};
-use crate::usage::{Use, Users};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::ProtectionDomain;
-use std::ffi::c_int;
 use std::ops::Deref;
-use std::sync::Arc;
 
 /// A protection domain, which C may have several pointers to.
 #[repr(C)]
@@ -31,10 +24,7 @@ pub(crate) struct Domain {
     parts: Vec<Use>,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Part for IbvPd {
-    type Object = Pd;
-}
+first_part!(IbvPd => Pd.c);
 
 impl Deref for Pd {
     type Target = Domain;
@@ -74,7 +64,6 @@ impl Pd {
     }
 }
 
-/// `ibv_alloc_pd`.
 pub(crate) extern "C" fn alloc_pd(context: Handle<IbvContext>) -> *mut IbvPd {
     guard::pointer("ibv_alloc_pd", || {
         let state = &context.get()?.state;
@@ -104,7 +93,6 @@ pub(crate) fn expose(
     Ok(Pd::expose(context, domain))
 }
 
-/// `ibv_dealloc_pd`.
 pub(crate) extern "C" fn dealloc_pd(pd: Handle<IbvPd>) -> c_int {
     guard::errno("ibv_dealloc_pd", || {
         let found = pd.get()?;

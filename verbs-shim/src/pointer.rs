@@ -30,6 +30,21 @@ pub(crate) unsafe trait Part: Sized {
     const OUTLIVES_FORK: bool = false;
 }
 
+/// Implements [`Part`] for the structure in the first field of an object.
+macro_rules! first_part {
+    ($part:ident => $object:ident.$field:ident) => {
+        const _: () = assert!(std::mem::offset_of!($object, $field) == 0);
+        const _: fn(&$object) -> &CPart<$part> = |object| &object.$field;
+
+        // SAFETY: the field is the first, and of this type.
+        unsafe impl Part for $part {
+            type Object = $object;
+        }
+    };
+}
+
+pub(crate) use first_part;
+
 /// The allocation of an object that C has a pointer to.
 #[repr(C)]
 struct Allocation<T> {
@@ -74,7 +89,6 @@ impl<C> CPart<C> {
         unsafe { AtomicU32::from_ptr(counter) }.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Changes the structure with a closure.
     pub(crate) fn set(&self, change: impl FnOnce(&mut C)) {
         // SAFETY: the object exists. While a call changes it, the program does not write to the
         // fields that it may write otherwise.
@@ -82,22 +96,33 @@ impl<C> CPart<C> {
     }
 }
 
+/// Pointers are copied whatever they point to, which `derive` does not know.
+macro_rules! copied {
+    ($($pointer:ident)*) => {$(
+        impl<T> Clone for $pointer<T> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<T> Copy for $pointer<T> {}
+    )*};
+}
+
+copied! { Handle In Out }
+
 /// A C pointer to an object that this library created.
 #[repr(transparent)]
 pub(crate) struct Handle<C>(*mut C);
 
-impl<C> Clone for Handle<C> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<C> Copy for Handle<C> {}
+// SAFETY: a number until it is used, and any thread may use any object: see [`Part`].
+unsafe impl<C> Send for Handle<C> {}
+// SAFETY: as above.
+unsafe impl<C> Sync for Handle<C> {}
 
 impl<C> Handle<C> {
     pub(crate) const NULL: Self = Self(std::ptr::null_mut());
 
-    /// The handle with the address that C has.
     pub(crate) fn from_ptr(part: *mut C) -> Self {
         Self(part)
     }
@@ -108,7 +133,6 @@ impl<C> Handle<C> {
 }
 
 impl<C: Part> Handle<C> {
-    /// The handle of an object.
     pub(crate) fn of(object: &C::Object) -> Self {
         let base = std::ptr::from_ref(object).cast_mut().cast::<u8>();
         Self(base.wrapping_add(C::OFFSET).cast())
@@ -195,7 +219,13 @@ impl<C: Part> Handle<C> {
 ///
 /// # Safety
 /// Any bytes that C may store there, including zeros, must be a valid value.
-pub(crate) unsafe trait Zero: Copy {}
+pub(crate) unsafe trait Zero: Copy {
+    /// All bytes zero.
+    fn zeroed() -> Self {
+        // SAFETY: zeros are a valid value.
+        unsafe { std::mem::zeroed() }
+    }
+}
 
 /// A C structure that has grown at its end, with a mask that determines its size.
 pub(crate) trait Grown: Zero {
@@ -209,14 +239,6 @@ pub(crate) trait Grown: Zero {
 /// A pointer to the caller's data, for reading.
 #[repr(transparent)]
 pub(crate) struct In<T>(*const T);
-
-impl<T> Clone for In<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for In<T> {}
 
 impl<T> In<T> {
     /// The program's memory at an address given as a number.
@@ -304,7 +326,6 @@ impl<T> In<T> {
         Ok((0..len).map(move |index| unsafe { self.0.add(index).read_unaligned() }))
     }
 
-    /// A slice of `len` items.
     pub(crate) fn slice<'a>(self, len: usize) -> Result<&'a [T], Errno> {
         if len == 0 {
             return Ok(&[]);
@@ -321,14 +342,6 @@ impl<T> In<T> {
 /// A pointer to the caller's data, for writing.
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
-
-impl<T> Clone for Out<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
     pub(crate) fn is_null(self) -> bool {
@@ -362,7 +375,6 @@ impl<T> Out<T> {
         self.put_at(0, value)
     }
 
-    /// Writes item `index`.
     pub(crate) fn put_at(self, index: usize, value: T) -> Result<(), Errno> {
         if self.0.is_null() {
             return Err(Errno::EINVAL);
@@ -372,7 +384,6 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// As [`Out::put`], if the pointer is not NULL.
     pub(crate) fn put_if_not_null(self, value: T) {
         let _ = self.put(value);
     }
@@ -393,7 +404,6 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// A slice of `len` items to write to.
     pub(crate) fn slice<'a>(self, len: usize) -> Result<&'a mut [T], Errno> {
         if len == 0 {
             return Ok(&mut []);

@@ -1,23 +1,8 @@
 //! `ibv_advise_mr`: fetches pages of on-demand regions before they are needed.
 
-use crate::abi::*;
-use crate::errors::OrErrno;
-use crate::guard;
 use crate::mr::check_mapped;
-use crate::pointer::{Handle, In};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::{Access, Sge};
-use std::ffi::c_int;
-
-/// The kinds of advice.
-#[derive(Clone, Copy)]
-enum Advice {
-    /// Make the pages present, for accesses with these rights.
-    Prefetch(Access),
-    /// Add the pages that are present to the NIC's page table. This device has none, so there is
-    /// nothing to do.
-    NoFault,
-}
 
 /// `ibv_advise_mr`. Checks the whole request, and then prefetches before it returns. The errors of
 /// the prefetch itself are returned only with `IBV_ADVISE_MR_FLAG_FLUSH`.
@@ -30,19 +15,18 @@ pub(crate) extern "C" fn advise_mr(
 ) -> c_int {
     guard::errno("ibv_advise_mr", || {
         let domain = pd.get()?;
-        let advice = match advice {
-            ADVISE_MR_ADVICE_PREFETCH => Advice::Prefetch(Access::empty()),
-            ADVISE_MR_ADVICE_PREFETCH_WRITE => Advice::Prefetch(Access::LOCAL_WRITE),
-            ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => Advice::NoFault,
+        // The pages become present for accesses with these rights. `None` adds those that are present to
+        // the NIC's page table. This device has none, so there is nothing to do.
+        let fetches_for = match advice {
+            ADVISE_MR_ADVICE_PREFETCH => Some(Access::empty()),
+            ADVISE_MR_ADVICE_PREFETCH_WRITE => Some(Access::LOCAL_WRITE),
+            ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => None,
             _ => return Err(Errno::EOPNOTSUPP),
         };
         if count == 0 || flags & !ADVISE_MR_FLAG_FLUSH != 0 {
             return Err(Errno::EINVAL);
         }
-        let rights = match advice {
-            Advice::Prefetch(rights) => rights,
-            Advice::NoFault => Access::empty(),
-        };
+        let rights = fetches_for.unwrap_or(Access::empty());
         let elements = list.items(count as usize)?;
         let places: Result<Vec<_>, Errno> = elements
             .map(|IbvSge { addr, length, lkey }| {
@@ -54,7 +38,7 @@ pub(crate) extern "C" fn advise_mr(
             })
             .collect();
         let places = places?;
-        if let Advice::Prefetch(rights) = advice {
+        if let Some(rights) = fetches_for {
             let mut fetched = places
                 .into_iter()
                 .filter(|(_, len)| *len > 0)

@@ -1,19 +1,15 @@
 //! The attributes of a device and its port, and its tables of GIDs and partition keys.
 
-use crate::abi::*;
 use crate::context::Context;
-use crate::convert::{c_gid, check_bits, int};
+use crate::convert::c_gid;
 use crate::cq::MAX_CQE;
-use crate::guard;
+use crate::device::c_text;
 use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
-use crate::log::with_reason;
-use crate::pointer::{Handle, In, Out};
+use crate::prelude::*;
 use crate::vendor_part_id::vendor_part_id;
-use nix::errno::Errno;
 use roce_verbs::device::{QpnRange, RoceVersion};
-use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS, PathMtu};
+use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS};
 use roce_verbs::work::{MAX_MESSAGE_BYTES, MAX_SGE};
-use std::ffi::{c_char, c_int};
 
 /// The number of GIDs that an index of 8 bits can address.
 const GID_TABLE_LEN: u32 = 256;
@@ -28,29 +24,19 @@ const NO_VENDOR: u32 = 0x00ff_ffff;
 /// The reported maximum of resources that only memory and the operating system limit.
 const MANY: c_int = 1 << 20;
 
-fn version() -> [c_char; 64] {
-    let mut text = [0; 64];
-    let version = env!("CARGO_PKG_VERSION").bytes();
-    for (to, from) in text.iter_mut().zip(version) {
-        *to = c_char::from_ne_bytes([from]);
-    }
-    text
-}
-
 fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
-    let guid = context.state.device.get()?.guid().to_be();
+    let guid = context.state.device.get()?.guid.to_be();
     let depth = int(MAX_QUEUE_DEPTH);
     let sges = int(MAX_SGE);
     let fetches = int(MAX_RD_ATOMIC);
     Ok(IbvDeviceAttr {
-        fw_ver: version(),
+        fw_ver: c_text(env!("CARGO_PKG_VERSION")),
         node_guid: guid,
         sys_image_guid: guid,
         max_mr_size: u64::MAX,
         page_size_cap: 0xffff_f000,
         vendor_id: NO_VENDOR,
         vendor_part_id: vendor_part_id()?,
-        hw_ver: 0,
         max_qp: int(QpnRange::MAX_QPS),
         max_qp_wr: depth,
         device_cap_flags: DEVICE_CURR_QP_STATE_MOD
@@ -68,32 +54,24 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
         max_mr: int(MAX_MRS),
         max_pd: int(MAX_PDS),
         max_qp_rd_atom: fetches,
-        max_ee_rd_atom: 0,
         max_res_rd_atom: MANY,
         max_qp_init_rd_atom: fetches,
-        max_ee_init_rd_atom: 0,
         atomic_cap: ATOMIC_HCA,
-        max_ee: 0,
-        max_rdd: 0,
         max_mw: int(MAX_MWS),
-        max_raw_ipv6_qp: 0,
-        max_raw_ethy_qp: 0,
         max_mcast_grp: MANY,
         max_mcast_qp_attach: MANY,
         max_total_mcast_qp_attach: MANY,
         max_ah: int(MAX_AHS),
-        max_fmr: 0,
-        max_map_per_fmr: 0,
         max_srq: int(MAX_SRQS),
         max_srq_wr: depth,
         max_srq_sge: sges,
         max_pkeys: 1,
         local_ca_ack_delay: 15,
         phys_port_cnt: 1,
+        ..Zero::zeroed()
     })
 }
 
-/// `ibv_query_device`.
 pub(crate) extern "C" fn query_device(
     context: Handle<IbvContext>,
     attr: Out<IbvDeviceAttr>,
@@ -128,7 +106,6 @@ pub(crate) extern "C" fn query_device_ex(
         let known = IbvDeviceAttrEx {
             device_cap_flags_ex: u64::from(orig_attr.device_cap_flags) | PLACEMENT,
             orig_attr,
-            comp_mask: 0,
             odp_caps: IbvOdpCaps {
                 general_caps: (ODP_SUPPORT | ODP_SUPPORT_IMPLICIT).into(),
                 rc_odp_caps: rc_odp,
@@ -137,21 +114,15 @@ pub(crate) extern "C" fn query_device_ex(
             },
             completion_timestamp_mask: u64::MAX,
             hca_core_clock: CLOCK_KHZ,
-            max_tso: 0,
-            tso_supported_qpts: 0,
-            rss_caps: [0; 4],
-            max_wq_type_rq: 0,
             qp_rate_limit_min: 1,
             qp_rate_limit_max: u32::MAX,
             qp_rate_limit_qpts: EVERY_SERVICE,
-            raw_packet_caps: 0,
-            tm_caps: [0; 5],
             max_cq_count: u16::MAX,
             max_cq_period: u16::MAX,
             max_dm_size: roce_verbs::memory::MAX_DEVICE_MEMORY_BYTES as u64,
-            pci_atomic_caps: [0; 3],
             xrc_odp_caps: rc_odp,
             phys_port_cnt_ex: 1,
+            ..Zero::zeroed()
         };
         attr.put_prefix(&known, size)
     })
@@ -161,7 +132,6 @@ pub(crate) extern "C" fn query_device_ex(
 /// persistence, and ATOMIC WRITE. Programs pass them on without a name of verbs.h.
 const PLACEMENT: u64 = 0b111 << 38;
 
-/// A bit for each transport service.
 const EVERY_SERVICE: u32 =
     1 << QPT_RC | 1 << QPT_UC | 1 << QPT_UD | 1 << QPT_XRC_SEND | 1 << QPT_XRC_RECV;
 
@@ -197,10 +167,6 @@ pub(crate) extern "C" fn query_rt_values(
     })
 }
 
-fn c_mtu(mtu: PathMtu) -> u32 {
-    mtu.code().into()
-}
-
 /// The reported link width and speed: 4 lanes of 25 Gb/s. A software NIC has no speed of its own.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
@@ -220,27 +186,17 @@ fn port_attr(context: &Context) -> Result<IbvPortAttr, Errno> {
     Ok(IbvPortAttr {
         state,
         max_mtu: MTU_4096,
-        active_mtu: c_mtu(device.active_mtu()),
+        active_mtu: device.active_mtu().code().into(),
         gid_tbl_len: int(GID_TABLE_LEN),
         port_cap_flags: PORT_IP_BASED_GIDS,
         max_msg_sz: u32::try_from(MAX_MESSAGE_BYTES).unwrap_or(u32::MAX),
-        bad_pkey_cntr: 0,
-        qkey_viol_cntr: 0,
         pkey_tbl_len: 1,
-        lid: 0,
-        sm_lid: 0,
-        lmc: 0,
         max_vl_num: 1,
-        sm_sl: 0,
-        subnet_timeout: 0,
-        init_type_reply: 0,
         active_width: WIDTH_4X,
         active_speed: SPEED_EDR,
         phys_state,
         link_layer: u8::try_from(LINK_LAYER_ETHERNET).unwrap_or_default(),
-        flags: 0,
-        port_cap_flags2: 0,
-        active_speed_ex: 0,
+        ..Zero::zeroed()
     })
 }
 
@@ -328,11 +284,10 @@ fn c_entry(context: &Context, entry: &roce_verbs::device::GidEntry) -> Result<Ib
             RoceVersion::V1 => GID_TYPE_ROCE_V1,
             RoceVersion::V2 => GID_TYPE_ROCE_V2,
         },
-        ndev_ifindex: context.state.device.get()?.index(),
+        ndev_ifindex: context.state.device.get()?.index,
     })
 }
 
-/// `ibv_query_gid_ex`.
 pub(crate) extern "C" fn query_gid_ex(
     context: Handle<IbvContext>,
     port: u32,
@@ -415,7 +370,6 @@ pub(crate) extern "C" fn query_pkey(
     })
 }
 
-/// `ibv_get_pkey_index`.
 pub(crate) extern "C" fn get_pkey_index(context: Handle<IbvContext>, port: u8, pkey: u16) -> c_int {
     guard::minus_one("ibv_get_pkey_index", || {
         context.get()?;

@@ -61,24 +61,20 @@ pub(crate) fn static_rate(code: u8) -> Result<u32, Errno> {
     Ok(rate.mbps.unsigned_abs() * 1000)
 }
 
-/// `ibv_rate_to_mult`.
 pub(crate) extern "C" fn rate_to_mult(code: c_int) -> c_int {
     find(|rate| rate.code == code)
         .and_then(|rate| rate.mult)
         .unwrap_or(-1)
 }
 
-/// `mult_to_ibv_rate`.
 pub(crate) extern "C" fn mult_to_rate(mult: c_int) -> c_int {
     find(|rate| rate.mult == Some(mult)).map_or(FASTEST, |rate| rate.code)
 }
 
-/// `ibv_rate_to_mbps`.
 pub(crate) extern "C" fn rate_to_mbps(code: c_int) -> c_int {
     find(|rate| rate.code == code).map_or(-1, |rate| rate.mbps)
 }
 
-/// `mbps_to_ibv_rate`.
 pub(crate) extern "C" fn mbps_to_rate(mbps: c_int) -> c_int {
     find(|rate| rate.mbps == mbps).map_or(FASTEST, |rate| rate.code)
 }

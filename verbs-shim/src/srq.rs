@@ -1,19 +1,11 @@
 //! Shared receive queues.
 
-use crate::abi::*;
 use crate::context::State;
-use crate::convert::check_bits;
-use crate::errors::OrErrno;
 use crate::events::Unacknowledged;
-use crate::guard;
-use crate::pointer::{CPart, Handle, In, Out, Part};
+use crate::prelude::*;
 use crate::qp::each_recv;
-use crate::usage::{Use, Users};
-use nix::errno::Errno;
 use roce_verbs::qp::{SharedReceiveQueue, SrqAttributes, SrqOptions};
-use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
-use std::sync::Arc;
 
 /// A shared receive queue.
 #[repr(C)]
@@ -27,10 +19,7 @@ pub(crate) struct Srq {
     _uses: Vec<Use>,
 }
 
-// SAFETY: `c` is the first field.
-unsafe impl Part for IbvSrq {
-    type Object = Srq;
-}
+first_part!(IbvSrq => Srq.c);
 
 impl Srq {
     /// Acknowledges one of the queue's events, and counts it in `ibv_srq.events_completed`, which
@@ -78,7 +67,6 @@ fn expose(
     Ok(made)
 }
 
-/// `ibv_create_srq`.
 pub(crate) extern "C" fn create_srq(pd: Handle<IbvPd>, attr: In<IbvSrqInitAttr>) -> *mut IbvSrq {
     guard::pointer("ibv_create_srq", || {
         let IbvSrqInitAttr { srq_context, attr } = attr.read()?;
@@ -88,7 +76,6 @@ pub(crate) extern "C" fn create_srq(pd: Handle<IbvPd>, attr: In<IbvSrqInitAttr>)
     })
 }
 
-/// `ibv_create_srq_ex`.
 pub(crate) extern "C" fn create_srq_ex(
     context: Handle<IbvContext>,
     attr: Out<IbvSrqInitAttrEx>,
@@ -129,7 +116,6 @@ pub(crate) extern "C" fn create_srq_ex(
     })
 }
 
-/// `ibv_modify_srq`.
 pub(crate) extern "C" fn modify_srq(
     srq: Handle<IbvSrq>,
     attr: In<IbvSrqAttr>,
@@ -148,7 +134,6 @@ pub(crate) extern "C" fn modify_srq(
     })
 }
 
-/// `ibv_query_srq`.
 pub(crate) extern "C" fn query_srq(srq: Handle<IbvSrq>, attr: Out<IbvSrqAttr>) -> c_int {
     guard::errno("ibv_query_srq", || {
         let status = srq.get()?.srq.query().or_errno()?;
@@ -161,7 +146,6 @@ pub(crate) extern "C" fn query_srq(srq: Handle<IbvSrq>, attr: Out<IbvSrqAttr>) -
     })
 }
 
-/// `ibv_get_srq_num`.
 pub(crate) extern "C" fn get_srq_num(srq: Handle<IbvSrq>, number: Out<u32>) -> c_int {
     guard::errno("ibv_get_srq_num", || {
         number.put(srq.get()?.srq.number().get())
@@ -179,7 +163,6 @@ pub(crate) extern "C" fn destroy_srq(srq: Handle<IbvSrq>) -> c_int {
     })
 }
 
-/// `ibv_post_srq_recv`.
 pub(crate) extern "C" fn post_srq_recv(
     srq: Handle<IbvSrq>,
     first: In<IbvRecvWr>,

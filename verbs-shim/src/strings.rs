@@ -14,7 +14,6 @@ fn name_or(otherwise: &'static CStr, names: &[&'static CStr], number: c_int, fir
     found.copied().unwrap_or(otherwise).as_ptr()
 }
 
-/// `ibv_node_type_str`.
 pub(crate) extern "C" fn node_type_str(node_type: c_int) -> Text {
     let names = [
         c"InfiniBand channel adapter",
@@ -28,7 +27,6 @@ pub(crate) extern "C" fn node_type_str(node_type: c_int) -> Text {
     name(&names, node_type, 1)
 }
 
-/// `ibv_port_state_str`.
 pub(crate) extern "C" fn port_state_str(state: c_int) -> Text {
     let names = [
         c"no state change (NOP)",
@@ -41,7 +39,6 @@ pub(crate) extern "C" fn port_state_str(state: c_int) -> Text {
     name(&names, state, 0)
 }
 
-/// `ibv_event_type_str`.
 pub(crate) extern "C" fn event_type_str(event: c_int) -> Text {
     let names = [
         c"CQ error",
@@ -95,12 +92,10 @@ pub(crate) fn cm_event_name(event: u32) -> &'static str {
         .unwrap_or("an event")
 }
 
-/// `rdma_event_str`.
 pub(crate) extern "C" fn cm_event_str(event: c_int) -> Text {
     name_or(c"UNKNOWN EVENT", &CM_EVENTS, event, 0)
 }
 
-/// `ibv_wc_status_str`.
 pub(crate) extern "C" fn wc_status_str(status: c_int) -> Text {
     let names = [
         c"success",

@@ -1,15 +1,10 @@
 //! Files of sysfs, which programs read through the library.
 
-use crate::convert::int;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::pointer::{In, Out, Text};
-use nix::errno::Errno;
-use std::ffi::{CStr, c_char, c_int};
+use crate::prelude::*;
+use std::ffi::{CStr, c_char};
 use std::io::Read;
 use std::path::Path;
 
-/// `ibv_get_sysfs_path`.
 pub(crate) extern "C" fn get_sysfs_path() -> Text {
     c"/sys".as_ptr()
 }

@@ -9,16 +9,15 @@
 //! thread and back. The region becomes unusable some microseconds after that. Memory of ordinary
 //! files can't be tied, and is refused.
 
+use crate::prelude::*;
 use crate::{fork, log, mappings};
-use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow};
-use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 /// The environment variable that asks for ties: 1, or 0, which is the default.
 const VARIABLE: &str = "ROCE_TIE_MEMORY";
@@ -83,7 +82,6 @@ struct Ties {
     all: Vec<Entry>,
 }
 
-/// An object that is tied to a mapping.
 pub(crate) trait Tied: Send + Sync {
     /// The program has unmapped the memory: requests that need it fail from now on.
     fn lose_memory(&self);
@@ -187,7 +185,6 @@ impl Drop for Tie {
     }
 }
 
-/// The pages that contain the bytes.
 fn whole_pages(bytes: &Range<u64>) -> Option<Range<u64>> {
     let page = mappings::page_size().ok()? as u64;
     let end = bytes.end.checked_next_multiple_of(page)?;
@@ -230,7 +227,6 @@ impl Ties {
         opened
     }
 
-    /// The regions with bytes in the range.
     fn regions_in(&self, range: &Range<u64>) -> Vec<Arc<dyn Tied>> {
         let hit = |entry: &&Entry| entry.bytes.start < range.end && range.start < entry.bytes.end;
         let hits = self.all.iter().filter(hit);
@@ -238,7 +234,6 @@ impl Ties {
     }
 }
 
-/// Opens the source of reports.
 fn open() -> Result<File, Errno> {
     let (_, supported) = open_with(0)?;
     let wanted = REPORT_UNMAP | REPORT_REMAP | WRITE_PROTECT;

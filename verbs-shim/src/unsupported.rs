@@ -1,8 +1,6 @@
 //! The unsupported functions. Each fails with `EOPNOTSUPP`.
 
-use crate::guard;
-use nix::errno::Errno;
-use std::ffi::{c_int, c_void};
+use crate::prelude::*;
 
 /// One Rust function is exported under the names of many.
 const LACKING: &str = "a function that this library lacks";

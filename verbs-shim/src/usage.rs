@@ -4,7 +4,6 @@ use crate::log;
 use nix::errno::Errno;
 use std::sync::Arc;
 
-/// Counts the users of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Users(Arc<()>);
 

@@ -8,11 +8,9 @@
 
 use crate::cancel::Deferred;
 use crate::drive::{self, Ended};
-use crate::guard;
-use nix::errno::Errno;
+use crate::prelude::*;
 use nix::libc::{nfds_t, pollfd};
 use std::cell::{RefCell, UnsafeCell};
-use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Once;

@@ -1,20 +1,11 @@
 //! XRC domains.
 
-use crate::abi::{IbvContext, IbvXrcd, IbvXrcdInitAttr, XRCD_INIT_ATTR_FD, XRCD_INIT_ATTR_OFLAGS};
 use crate::context::State;
-use crate::convert::check_bits;
-use crate::guard;
-use crate::pointer::{CPart, Handle, In, Part};
-use crate::usage::Users;
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::prelude::*;
 use roce_verbs::qp::XrcDomain;
 use std::collections::HashMap;
-use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
-/// An XRC domain.
 #[repr(C)]
 pub(crate) struct Xrcd {
     _c: CPart<IbvXrcd>,
@@ -23,10 +14,7 @@ pub(crate) struct Xrcd {
     pub(crate) users: Users,
 }
 
-// SAFETY: `_c` is the first field.
-unsafe impl Part for IbvXrcd {
-    type Object = Xrcd;
-}
+first_part!(IbvXrcd => Xrcd._c);
 
 /// The XRC domains of a context that are identified by files, by the file's device and inode. They
 /// last as long as the context. They are not shared with other processes, although files exist for
@@ -60,7 +48,6 @@ impl Files {
     }
 }
 
-/// `ibv_open_xrcd`.
 pub(crate) extern "C" fn open_xrcd(
     context: Handle<IbvContext>,
     attr: In<IbvXrcdInitAttr>,
@@ -91,7 +78,6 @@ pub(crate) extern "C" fn open_xrcd(
     })
 }
 
-/// `ibv_close_xrcd`.
 pub(crate) extern "C" fn close_xrcd(xrcd: Handle<IbvXrcd>) -> c_int {
     guard::errno("ibv_close_xrcd", || {
         xrcd.get()?.users.check_none()?;

@@ -27,7 +27,6 @@ pub struct Device {
     extra_addresses: Vec<IpAddr>,
 }
 
-/// The environment variable that selects the devices.
 const VARIABLE: &str = "ROCE_DEVICES";
 
 /// The devices of this process, in the order of [`all_devices`]: those that `ROCE_DEVICES` names,
@@ -73,7 +72,6 @@ pub fn all_devices() -> Result<Vec<Device>, OpenError> {
     Ok(found)
 }
 
-/// The GUIDs of all interfaces.
 fn guids(all: &[Interface]) -> Vec<u64> {
     let mut guids = vec![0; all.len()];
     let mut by_index: Vec<usize> = (0..all.len()).collect();
@@ -173,10 +171,8 @@ impl Device {
     /// # Errors
     /// If there is no route to `remote`.
     pub fn towards(remote: IpAddr) -> Result<Self, OpenError> {
-        let local = source_address_for(remote).map_err(|source| OpenError::System {
-            what: "finding the route to the peer",
-            source,
-        })?;
+        let local = source_address_for(remote)
+            .map_err(OpenError::system("finding the route to the peer"))?;
         Self::with_address(local)
     }
 

@@ -51,6 +51,13 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// For `map_err`: `what` failed.
+    pub(crate) fn system(what: &'static str) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -89,11 +96,7 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl fmt::Debug for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(OpenError);
 
 impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -158,11 +161,7 @@ impl fmt::Display for StartError {
     }
 }
 
-impl fmt::Debug for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(StartError);
 
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -191,25 +190,11 @@ impl fmt::Display for QpError {
     }
 }
 
-impl fmt::Debug for QpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(QpError);
 
 impl std::error::Error for QpError {}
 
-impl From<StartError> for QpError {
-    fn from(error: StartError) -> Self {
-        Self::Start(error)
-    }
-}
-
-impl From<CreateQpError> for QpError {
-    fn from(error: CreateQpError) -> Self {
-        Self::Create(error)
-    }
-}
+from_causes!(QpError: Start(StartError), Create(CreateQpError));
 
 /// Why a QP was not connected, an address handle was not created, or a multicast group was not
 /// joined.
@@ -334,42 +319,16 @@ impl fmt::Display for ConnectError {
     }
 }
 
-impl fmt::Debug for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(ConnectError);
 
 impl std::error::Error for ConnectError {}
 
-impl From<StartError> for ConnectError {
-    fn from(error: StartError) -> Self {
-        Self::Start(error)
-    }
-}
-
-impl From<ModifyError> for ConnectError {
-    fn from(error: ModifyError) -> Self {
-        Self::Modify(error)
-    }
-}
-
-impl From<AddressError> for ConnectError {
-    fn from(error: AddressError) -> Self {
-        Self::Address(error)
-    }
-}
-
-impl From<MulticastError> for ConnectError {
-    fn from(error: MulticastError) -> Self {
-        Self::Multicast(error)
-    }
-}
-
-impl From<PortError> for ConnectError {
-    fn from(error: PortError) -> Self {
-        Self::Port(error)
-    }
+from_causes! { ConnectError:
+    Start(StartError),
+    Modify(ModifyError),
+    Address(AddressError),
+    Multicast(MulticastError),
+    Port(PortError)
 }
 
 /// Why a memory region was not created, or an access to it failed.
@@ -391,22 +350,8 @@ impl fmt::Display for RegionError {
     }
 }
 
-impl fmt::Debug for RegionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(RegionError);
 
 impl std::error::Error for RegionError {}
 
-impl From<BufferRangeError> for RegionError {
-    fn from(error: BufferRangeError) -> Self {
-        Self::Range(error)
-    }
-}
-
-impl From<RegisterError> for RegionError {
-    fn from(error: RegisterError) -> Self {
-        Self::Register(error)
-    }
-}
+from_causes!(RegionError: Range(BufferRangeError), Register(RegisterError));

@@ -66,11 +66,7 @@ impl AsRawFd for AsyncEvents {
     }
 }
 
-impl std::fmt::Debug for AsyncEvents {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AsyncEvents").finish_non_exhaustive()
-    }
-}
+debug_fields!(AsyncEvents);
 
 #[cfg(test)]
 mod tests {

@@ -66,11 +66,7 @@ impl fmt::Display for Gid {
     }
 }
 
-impl fmt::Debug for Gid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(Gid);
 
 /// The error for text that is not a GID.
 #[derive(Clone, PartialEq, Eq)]
@@ -86,11 +82,7 @@ impl fmt::Display for ParseGidError {
     }
 }
 
-impl fmt::Debug for ParseGidError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(ParseGidError);
 
 impl std::error::Error for ParseGidError {}
 
@@ -110,7 +102,6 @@ impl FromStr for Gid {
 pub(crate) struct GidTable {
     /// The entries, by index. `None` is a free slot.
     slots: Vec<Option<(Gid, RoceVersion)>>,
-    /// The versions for which each GID has an entry.
     versions: &'static [RoceVersion],
 }
 
@@ -159,7 +150,6 @@ impl GidTable {
         }
     }
 
-    /// The entries, by index.
     pub(crate) fn entries(&self) -> Vec<GidEntry> {
         (0..=u8::MAX)
             .zip(&self.slots)
@@ -183,7 +173,6 @@ impl GidTable {
         addresses
     }
 
-    /// The GID at `index`, and the version of RoCE that carries its packets.
     pub(crate) fn get(&self, index: u8) -> Option<(Gid, RoceVersion)> {
         *self.slots.get(usize::from(index))?
     }

@@ -29,10 +29,7 @@ pub struct Interface {
 /// If the system can't list the interfaces, for instance because the process has no descriptor
 /// left.
 pub fn interfaces() -> Result<Vec<Interface>, OpenError> {
-    try_interfaces().map_err(|source| OpenError::System {
-        what: "listing the network interfaces",
-        source,
-    })
+    try_interfaces().map_err(OpenError::system("listing the network interfaces"))
 }
 
 /// Like [`interfaces`], with the system's error.

@@ -148,6 +148,9 @@
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod macros;
+
 mod capture;
 pub mod cm;
 pub mod completion;

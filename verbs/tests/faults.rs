@@ -3,7 +3,7 @@
 mod support;
 
 use roce_verbs::completion::{Completion, WcStatus};
-use roce_verbs::faults::{CompletionFault, Faults, Injection, Of};
+use roce_verbs::faults::{CompletionFault, Faults, Injection, Operation};
 use roce_verbs::observation::Stat;
 use roce_verbs::settings::OpenOptions;
 use roce_verbs::{Device, SendOp, SendRequest};
@@ -94,7 +94,11 @@ fn outcome_of_write(from: &End, to: &End) -> Completion {
 #[test]
 fn injections_strike_the_completions_of_their_context() {
     let failure = CompletionFault::Status(WcStatus::RemoteOperationError);
-    let faults = Faults::new().inject(Injection::completion(Of::Write, failure).at(2).of_qp(1));
+    let faults = Faults::new().inject(
+        Injection::completion(Operation::Write, failure)
+            .at(2)
+            .of_qp(1),
+    );
     let injected = End::open(223, &OpenOptions::new().faults(faults.clone()));
     let other = End::open(224, &OpenOptions::new());
     injected.connect(&other);

@@ -5,9 +5,9 @@
 //! `openat` always take a third argument, whether or not the caller passed one, and forward it.
 
 use crate::place::{self, Place};
-use crate::real::Next;
 use crate::root;
 use libc::{AT_FDCWD, mode_t, size_t, ssize_t};
+use roce_trust::Next;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 /// Defines functions that may call the next library's function of the same name, as `real`.

@@ -26,6 +26,4 @@ mod exports;
 #[cfg(not(test))]
 mod init;
 mod place;
-#[cfg(not(test))]
-mod real;
 mod root;

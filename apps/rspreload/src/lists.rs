@@ -2,8 +2,9 @@
 //! originals with the registers and the stack unchanged.
 
 use crate::errno::Errno;
-use crate::real::{EXECL, EXECLE, EXECLP, Next};
+use crate::real::{EXECL, EXECLE, EXECLP};
 use crate::{errno, exec};
+use roce_trust::Next;
 use std::ffi::{c_int, c_void};
 
 extern "C" fn missing() -> c_int {

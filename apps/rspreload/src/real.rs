@@ -5,45 +5,13 @@
 //!
 //! A cancelled thread may unwind its stack from a blocking function: see `cancel`.
 
-use crate::errno::{Errno, preserve};
+use crate::errno::Errno;
 use libc::{
     epoll_event, fd_set, iovec, mmsghdr, mode_t, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t,
     sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
-use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
-
-/// A function of the next library in the search order.
-pub(crate) struct Next {
-    name: &'static CStr,
-    found: AtomicPtr<c_void>,
-}
-
-impl Next {
-    const fn new(name: &'static CStr) -> Self {
-        Self {
-            name,
-            found: AtomicPtr::new(std::ptr::null_mut()),
-        }
-    }
-
-    /// Its address; NULL if this C library lacks it.
-    #[inline]
-    pub(crate) fn get(&self) -> *mut c_void {
-        let found = self.found.load(Ordering::Relaxed);
-        if found.is_null() { self.find() } else { found }
-    }
-
-    /// Looks the function up. `find_all` does this when the library is loaded, but libraries that are
-    /// initialised earlier may call first.
-    #[cold]
-    fn find(&self) -> *mut c_void {
-        // SAFETY: the name is a string.
-        let found = preserve(|| unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) });
-        self.found.store(found, Ordering::Relaxed);
-        found
-    }
-}
+use roce_trust::Next;
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 macro_rules! originals {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty;)*) => {

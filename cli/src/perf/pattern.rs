@@ -2,17 +2,15 @@
 
 use super::PerfError;
 use roce_verbs::MemoryRegion;
+use roce_verbs::faults::splitmix64;
 
 /// Fills `out` with the pattern of message `slot` under `seed`.
 fn fill(seed: u64, slot: usize, out: &mut [u8]) {
     // SplitMix64: each 8 bytes depend only on seed and position.
     let mut state = seed ^ (slot as u64).wrapping_mul(0xd134_2543_de82_ef95);
     for chunk in out.chunks_mut(8) {
+        let word = splitmix64(state);
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^= word >> 31;
         chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
     }
 }

@@ -54,6 +54,15 @@ impl Chance {
     }
 }
 
+/// The number that SplitMix64 draws at `place`: the same number for the same place, and unlike those of
+/// its neighbours.
+pub const fn splitmix64(place: u64) -> u64 {
+    let mut mixed = place.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 impl fmt::Display for Chance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (percent, rest) = (self.0 / 10_000_000, self.0 % 10_000_000);

@@ -21,7 +21,7 @@ mod sink;
 #[cfg(test)]
 mod tests;
 
-pub use chance::Chance;
+pub use chance::{Chance, splitmix64};
 pub use layer::{FaultCounters, FaultLayer};
 pub use model::{Arrival, Arrivals, FaultModel};
 pub use parse::FaultSpecError;

@@ -6,6 +6,7 @@
 //!   caller ignores.
 //! - [`files`]: files that are written without following another user's links.
 //! - [`netlink`]: what the kernel says of links, addresses, routes and sockets.
+//! - [`Next`]: the functions that a preloaded library replaces.
 //! - [`output`]: what a command prints, so that text of others cannot control the terminal.
 //! - [`signals`]: the handlers that the program has installed.
 //!
@@ -15,10 +16,12 @@
 pub mod environment;
 pub mod files;
 pub mod netlink;
+mod next;
 pub mod output;
 pub mod signals;
 mod unix_sockets;
 mod users;
 
+pub use next::Next;
 pub use unix_sockets::{NamedSocket, UnixSockets};
 pub use users::{OwnUser, Peer, inner_id, peer};

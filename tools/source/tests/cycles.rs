@@ -25,7 +25,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "rdmacm::event",
             "rdmacm::id",
             "rdmacm::path",
-            "rdmacm::peer",
             "rdmacm::qp",
             "rdmacm::resolve",
             "rdmacm::srq",

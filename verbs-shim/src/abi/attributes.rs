@@ -302,19 +302,3 @@ c_structs! {
 pub(crate) struct IbvBuf {
     pub(crate) _opaque: u64,
 }
-
-impl IbvQpInitAttrEx {
-    /// All fields zero.
-    pub(crate) fn zeroed() -> Self {
-        // SAFETY: numbers and pointers, which may all be zero: handles are pointers.
-        unsafe { std::mem::zeroed() }
-    }
-}
-
-impl IbvQpAttr {
-    /// All fields zero.
-    pub(crate) fn zeroed() -> Self {
-        // SAFETY: plain numbers, which may all be zero.
-        unsafe { std::mem::zeroed() }
-    }
-}

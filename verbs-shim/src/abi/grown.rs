@@ -5,12 +5,36 @@ use super::*;
 use crate::pointer::{Grown, Zero};
 use std::mem::offset_of;
 
+/// Implements [`Zero`].
+macro_rules! zero {
+    ($($name:ident)*) => {$(
+        // SAFETY: numbers and pointers, which may have any value: handles are pointers.
+        unsafe impl Zero for $name {}
+    )*};
+}
+
+zero! {
+    IbvAhAttr
+    IbvDeviceAttr
+    IbvDeviceAttrEx
+    IbvGlobalRoute
+    IbvPortAttr
+    IbvQpAttr
+    IbvSendWr
+    IbvWc
+    RdmaAddrinfo
+    RdmaCmEvent
+    RdmaCmId
+    RdmaConnParam
+    RdmaUdParam
+    SaPathRec
+}
+
 /// Implements [`Grown`] for structures whose mask determines their size: an added field exists if
 /// its bit is set.
 macro_rules! grown {
     ($($name:ident: $mask:ident, up to $first:ident, $($bit:ident => up to $end:ident,)* => whole with $all:expr;)*) => {$(
-        // SAFETY: numbers and pointers, which may have any value: handles are pointers.
-        unsafe impl Zero for $name {}
+        zero! { $name }
 
         impl Grown for $name {
             const MASK: usize = offset_of!($name, $mask);
@@ -51,11 +75,6 @@ grown! {
     IbvParentDomainInitAttr: comp_mask, up to alloc,
         => whole with PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 }
-
-// SAFETY: plain numbers.
-unsafe impl Zero for IbvQpAttr {}
-// SAFETY: numbers and pointers, which may have any value: handles are pointers.
-unsafe impl Zero for IbvSendWr {}
 
 #[cfg(test)]
 mod tests {

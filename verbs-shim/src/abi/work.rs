@@ -63,25 +63,6 @@ c_structs! {
     }
 }
 
-impl IbvWc {
-    /// A completion with all fields zero, for an entry that no request has completed yet.
-    pub(crate) const NONE: Self = Self {
-        wr_id: 0,
-        status: 0,
-        opcode: 0,
-        vendor_err: 0,
-        byte_len: 0,
-        imm_data: 0,
-        qp_num: 0,
-        src_qp: 0,
-        wc_flags: 0,
-        pkey_index: 0,
-        slid: 0,
-        sl: 0,
-        dlid_path_bits: 0,
-    };
-}
-
 impl From<IbvSge> for roce_verbs::Sge {
     fn from(sge: IbvSge) -> Self {
         let IbvSge { addr, length, lkey } = sge;

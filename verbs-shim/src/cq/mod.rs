@@ -6,30 +6,21 @@ mod wall;
 
 pub(crate) use moderate::modify_cq;
 
-use crate::abi::*;
 use crate::channel::MissedEvents;
 use crate::context::State;
-use crate::convert::{c_opcode, c_status, check_bits, int};
-use crate::errors::OrErrno;
+use crate::convert::{c_opcode, c_status};
 use crate::events::Unacknowledged;
-use crate::guard;
 use crate::limits::MAX_CQS;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Handle, In, Out, Part};
-use crate::usage::{Use, Users};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::completion::Notify;
 use roce_verbs::datagram::NetworkHeader;
 use roce_verbs::{Completion, CompletionQueue};
-use std::ffi::{c_int, c_void};
 use std::hint::cold_path;
 use std::mem::offset_of;
-use std::sync::Arc;
 
 /// The most completions that a queue can hold.
 pub(crate) const MAX_CQE: usize = 1 << 20;
 
-/// A completion queue.
 #[repr(C)]
 pub(crate) struct Cq {
     c: CPart<IbvCqEx>,
@@ -93,17 +84,6 @@ fn check_vector(vector: u32) -> Result<(), Errno> {
     }
 }
 
-/// The parameters of a new queue.
-struct CqParams {
-    context: Handle<IbvContext>,
-    cqe: c_int,
-    cq_context: *mut c_void,
-    channel: Handle<IbvCompChannel>,
-    single_threaded: bool,
-    parent_domain: Option<Handle<IbvPd>>,
-}
-
-/// `ibv_create_cq`.
 pub(crate) extern "C" fn create_cq(
     context: Handle<IbvContext>,
     cqe: c_int,
@@ -112,16 +92,14 @@ pub(crate) extern "C" fn create_cq(
     comp_vector: c_int,
 ) -> *mut IbvCq {
     guard::pointer("ibv_create_cq", || {
-        check_vector(comp_vector.cast_unsigned())?;
-        let params = CqParams {
-            context,
-            cqe,
+        let attr = IbvCqInitAttrEx {
+            cqe: cqe.cast_unsigned(),
             cq_context,
             channel,
-            single_threaded: false,
-            parent_domain: None,
+            comp_vector: comp_vector.cast_unsigned(),
+            ..Zero::zeroed()
         };
-        params.create()
+        create(context, &attr)
     })
 }
 
@@ -136,102 +114,79 @@ const SUPPORTED_WC_FLAGS: u64 = (WC_EX_WITH_BYTE_LEN
     | WC_EX_WITH_COMPLETION_TIMESTAMP
     | WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) as u64;
 
-/// `ibv_create_cq_ex`.
 pub(crate) extern "C" fn create_cq_ex(
     context: Handle<IbvContext>,
     attr: In<IbvCqInitAttrEx>,
 ) -> *mut IbvCqEx {
     guard::pointer("ibv_create_cq_ex", || {
-        let attr = attr.read_grown()?;
-        check_vector(attr.comp_vector)?;
-        let known = CQ_INIT_ATTR_MASK_FLAGS | CQ_INIT_ATTR_MASK_PD;
-        let flags = if attr.comp_mask & CQ_INIT_ATTR_MASK_FLAGS != 0 {
-            attr.flags
-        } else {
-            0
-        };
-        let refused = Errno::EOPNOTSUPP;
-        check_bits("comp_mask", attr.comp_mask, known, refused)?;
-        check_bits("flags", flags, CREATE_CQ_ATTR_SINGLE_THREADED, refused)?;
-        check_bits("wc_flags", attr.wc_flags, SUPPORTED_WC_FLAGS, refused)?;
-        let has_domain = attr.comp_mask & CQ_INIT_ATTR_MASK_PD != 0;
-        CqParams {
-            context,
-            cqe: c_int::try_from(attr.cqe).map_err(|_| Errno::EINVAL)?,
-            cq_context: attr.cq_context,
-            channel: attr.channel,
-            single_threaded: flags != 0,
-            parent_domain: if has_domain {
-                Some(attr.parent_domain)
-            } else {
-                None
-            },
-        }
-        .create()
         // The C structure of every CQ is an `ibv_cq_ex`.
-        .map(<*mut IbvCq>::cast)
+        create(context, &attr.read_grown()?).map(<*mut IbvCq>::cast)
     })
 }
 
-impl CqParams {
-    fn create(self) -> Result<*mut IbvCq, Errno> {
-        let Self {
-            context, channel, ..
-        } = self;
-        let state = Arc::clone(&context.get()?.state);
-        let capacity = capacity(self.cqe)?;
-        let channel = channel.opt()?;
-        let domain = self.parent_domain.map(|domain| {
-            let domain = domain.get()?;
-            domain.state.check_same(&state)?;
-            domain.use_as_parent()
-        });
-        let domain = domain.transpose()?;
-        let one = state.counts.cqs.try_add(MAX_CQS)?;
-        let queue = match channel {
-            Some(channel) => {
-                channel.state.check_same(&state)?;
-                let channel = &channel.channel;
-                state.roce.create_cq_with_channel(capacity, channel)
-            }
-            None => state.roce.create_cq(capacity),
-        };
-        let id = queue.id();
-        let (comp_events, async_events) = (Arc::default(), Arc::default());
-        let cq = Handle::into_raw(Cq {
-            c: CPart::new(poll::c_part(self.c_part())),
-            queue,
-            state: Arc::clone(&state),
-            comp_events: Arc::clone(&comp_events),
-            async_events: Arc::clone(&async_events),
-            users: Users::default(),
-            _channel: channel.map(|channel| channel.users.add()),
-            _domain: domain,
-            _counted: one,
-            missed_events: channel.map(|channel| Arc::clone(&channel.missed_events)),
-            poll: poll::Poll::new(self.single_threaded),
-        });
-        state.objects.completions.insert(id, cq, &comp_events);
-        state.objects.cqs.insert(id, cq, &async_events);
-        Ok(cq)
+fn create(context: Handle<IbvContext>, attr: &IbvCqInitAttrEx) -> Result<*mut IbvCq, Errno> {
+    check_vector(attr.comp_vector)?;
+    let has = |bit| attr.comp_mask & bit != 0;
+    let known = CQ_INIT_ATTR_MASK_FLAGS | CQ_INIT_ATTR_MASK_PD;
+    let flags = if has(CQ_INIT_ATTR_MASK_FLAGS) {
+        attr.flags
+    } else {
+        0
+    };
+    let refused = Errno::EOPNOTSUPP;
+    check_bits("comp_mask", attr.comp_mask, known, refused)?;
+    check_bits("flags", flags, CREATE_CQ_ATTR_SINGLE_THREADED, refused)?;
+    check_bits("wc_flags", attr.wc_flags, SUPPORTED_WC_FLAGS, refused)?;
+    let state = Arc::clone(&context.get()?.state);
+    let cqe = attr.cqe.cast_signed();
+    let capacity = capacity(cqe)?;
+    let channel = attr.channel.opt()?;
+    let mut domain = None;
+    if has(CQ_INIT_ATTR_MASK_PD) {
+        let parent = attr.parent_domain.get()?;
+        parent.state.check_same(&state)?;
+        domain = Some(parent.use_as_parent()?);
     }
-
-    fn c_part(&self) -> IbvCq {
-        IbvCq {
-            context: self.context,
-            channel: self.channel,
-            cq_context: self.cq_context,
-            handle: 0,
-            cqe: self.cqe,
-            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
-            cond: libc::PTHREAD_COND_INITIALIZER,
-            comp_events_completed: 0,
-            async_events_completed: 0,
+    let one = state.counts.cqs.try_add(MAX_CQS)?;
+    let queue = match channel {
+        Some(channel) => {
+            channel.state.check_same(&state)?;
+            let channel = &channel.channel;
+            state.roce.create_cq_with_channel(capacity, channel)
         }
-    }
+        None => state.roce.create_cq(capacity),
+    };
+    let id = queue.id();
+    let (comp_events, async_events) = (Arc::default(), Arc::default());
+    let c_part = IbvCq {
+        context,
+        channel: attr.channel,
+        cq_context: attr.cq_context,
+        handle: 0,
+        cqe,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        comp_events_completed: 0,
+        async_events_completed: 0,
+    };
+    let cq = Handle::into_raw(Cq {
+        c: CPart::new(poll::c_part(c_part)),
+        queue,
+        state: Arc::clone(&state),
+        comp_events: Arc::clone(&comp_events),
+        async_events: Arc::clone(&async_events),
+        users: Users::default(),
+        _channel: channel.map(|channel| channel.users.add()),
+        _domain: domain,
+        _counted: one,
+        missed_events: channel.map(|channel| Arc::clone(&channel.missed_events)),
+        poll: poll::Poll::new(flags != 0),
+    });
+    state.objects.completions.insert(id, cq, &comp_events);
+    state.objects.cqs.insert(id, cq, &async_events);
+    Ok(cq)
 }
 
-/// `ibv_resize_cq`.
 pub(crate) extern "C" fn resize_cq(cq: Handle<IbvCq>, cqe: c_int) -> c_int {
     guard::errno("ibv_resize_cq", || {
         let cq = cq.get()?;
@@ -279,7 +234,6 @@ pub(crate) extern "C" fn poll_cq(cq: Handle<IbvCq>, entries: c_int, wc: Out<IbvW
     })
 }
 
-/// `ibv_req_notify_cq`.
 pub(crate) extern "C" fn req_notify_cq(cq: Handle<IbvCq>, solicited_only: c_int) -> c_int {
     guard::errno("ibv_req_notify_cq", || {
         let Cq {

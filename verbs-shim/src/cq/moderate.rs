@@ -1,11 +1,6 @@
 //! `ibv_modify_cq`.
 
-use crate::abi::{CQ_ATTR_MODERATE, IbvCq, IbvModifyCqAttr};
-use crate::convert::check_bits;
-use crate::guard;
-use crate::pointer::{Handle, In};
-use nix::errno::Errno;
-use std::ffi::c_int;
+use crate::prelude::*;
 use std::time::Duration;
 
 /// `ibv_modify_cq`: sets the moderation of completion events. The event for a completion is raised

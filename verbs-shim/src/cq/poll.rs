@@ -2,21 +2,16 @@
 //! fields of the current one.
 
 use super::{Cq, wall};
-use crate::abi::{IbvCq, IbvCqEx, IbvWc, WC_SUCCESS};
-use crate::guard;
-use crate::pointer::{Handle, In};
-use nix::errno::Errno;
+use crate::prelude::*;
+use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
-use parking_lot::{Mutex, RawMutex};
 use roce_verbs::completion::{Completion, CqOverrun};
-use std::ffi::c_int;
 
 /// The polling state of an extended CQ.
 pub(crate) struct Poll {
     /// Locked from `ibv_start_poll` to `ibv_end_poll`, unless the program promised to use the CQ
     /// from one thread at a time.
     poll_lock: Option<RawMutex>,
-    /// The current completion.
     current: Mutex<Current>,
 }
 
@@ -32,7 +27,7 @@ impl Poll {
         Self {
             poll_lock: (!single_threaded).then_some(RawMutex::INIT),
             current: Mutex::new(Current {
-                wc: IbvWc::NONE,
+                wc: IbvWc::zeroed(),
                 at_ns: 0,
             }),
         }
@@ -88,7 +83,6 @@ extern "C" fn start_poll(cq: Handle<IbvCq>, attr: In<u32>) -> c_int {
     })
 }
 
-/// `ibv_next_poll`.
 extern "C" fn next_poll(cq: Handle<IbvCq>) -> c_int {
     guard::errno("ibv_next_poll", || {
         let cq = cq.get()?;
@@ -96,18 +90,11 @@ extern "C" fn next_poll(cq: Handle<IbvCq>) -> c_int {
     })
 }
 
-/// `ibv_end_poll`.
 extern "C" fn end_poll(cq: Handle<IbvCq>) {
     guard::nothing("ibv_end_poll", || {
         cq.get()?.poll.end();
         Ok(())
     });
-}
-
-fn read<T: Default>(call: &'static str, cq: Handle<IbvCq>, what: impl FnOnce(&IbvWc) -> T) -> T {
-    guard::value(call, T::default(), || {
-        Ok(what(&cq.get()?.poll.current.lock().wc))
-    })
 }
 
 extern "C" fn read_completion_ts(cq: Handle<IbvCq>) -> u64 {
@@ -124,44 +111,28 @@ extern "C" fn read_completion_wallclock_ns(cq: Handle<IbvCq>) -> u64 {
     })
 }
 
-extern "C" fn read_opcode(cq: Handle<IbvCq>) -> u32 {
-    read("ibv_wc_read_opcode", cq, |wc| wc.opcode)
+/// Defines the functions that read one field of the current completion.
+macro_rules! readers {
+    ($($reader:ident -> $type:ty: $call:literal reads $field:ident;)*) => {$(
+        extern "C" fn $reader(cq: Handle<IbvCq>) -> $type {
+            guard::value($call, 0, || {
+                Ok(cq.get()?.poll.current.lock().wc.$field.into())
+            })
+        }
+    )*};
 }
 
-extern "C" fn read_vendor_err(cq: Handle<IbvCq>) -> u32 {
-    read("ibv_wc_read_vendor_err", cq, |wc| wc.vendor_err)
-}
-
-extern "C" fn read_byte_len(cq: Handle<IbvCq>) -> u32 {
-    read("ibv_wc_read_byte_len", cq, |wc| wc.byte_len)
-}
-
-extern "C" fn read_imm_data(cq: Handle<IbvCq>) -> u32 {
-    read("ibv_wc_read_imm_data", cq, |wc| wc.imm_data)
-}
-
-extern "C" fn read_qp_num(cq: Handle<IbvCq>) -> u32 {
-    read("ibv_wc_read_qp_num", cq, |wc| wc.qp_num)
-}
-
-extern "C" fn read_src_qp(cq: Handle<IbvCq>) -> u32 {
-    read("ibv_wc_read_src_qp", cq, |wc| wc.src_qp)
-}
-
-extern "C" fn read_wc_flags(cq: Handle<IbvCq>) -> u32 {
-    read("ibv_wc_read_wc_flags", cq, |wc| wc.wc_flags)
-}
-
-extern "C" fn read_slid(cq: Handle<IbvCq>) -> u32 {
-    read("ibv_wc_read_slid", cq, |wc| wc.slid.into())
-}
-
-extern "C" fn read_sl(cq: Handle<IbvCq>) -> u8 {
-    read("ibv_wc_read_sl", cq, |wc| wc.sl)
-}
-
-extern "C" fn read_dlid_path_bits(cq: Handle<IbvCq>) -> u8 {
-    read("ibv_wc_read_dlid_path_bits", cq, |wc| wc.dlid_path_bits)
+readers! {
+    read_opcode -> u32: "ibv_wc_read_opcode" reads opcode;
+    read_vendor_err -> u32: "ibv_wc_read_vendor_err" reads vendor_err;
+    read_byte_len -> u32: "ibv_wc_read_byte_len" reads byte_len;
+    read_imm_data -> u32: "ibv_wc_read_imm_data" reads imm_data;
+    read_qp_num -> u32: "ibv_wc_read_qp_num" reads qp_num;
+    read_src_qp -> u32: "ibv_wc_read_src_qp" reads src_qp;
+    read_wc_flags -> u32: "ibv_wc_read_wc_flags" reads wc_flags;
+    read_slid -> u32: "ibv_wc_read_slid" reads slid;
+    read_sl -> u8: "ibv_wc_read_sl" reads sl;
+    read_dlid_path_bits -> u8: "ibv_wc_read_dlid_path_bits" reads dlid_path_bits;
 }
 
 /// The C structure of an extended CQ, with these functions.

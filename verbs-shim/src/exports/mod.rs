@@ -32,8 +32,8 @@ macro_rules! jump {
 /// Rust does not support symbol versions, so each symbol is an assembler label in the form that
 /// linkers recognise: `name@@VERSION` for the default version, `name@VERSION` for another one.
 #[cfg(not(test))]
-macro_rules! export {
-    ($list:ident: $($function:path: $($symbol:literal)*;)*) => {$($(
+macro_rules! export_one {
+    ($symbol:expr, $function:path) => {
         global_asm!(
             concat!(".globl \"", $symbol, "\""),
             concat!(".type \"", $symbol, "\", @function"),
@@ -42,6 +42,22 @@ macro_rules! export {
             concat!(".size \"", $symbol, "\", . - \"", $symbol, "\""),
             function = sym $function,
         );
+    };
+}
+
+#[cfg(not(test))]
+macro_rules! export {
+    ($list:ident: $($function:path: $($symbol:literal)*;)*) => {$($(
+        export_one!($symbol, $function);
+    )*)*};
+}
+
+/// Exports functions under both versions of the symbols that are private to rdma-core.
+#[cfg(not(test))]
+macro_rules! export_private {
+    ($list:ident: $($function:path: $($name:literal)*;)*) => {$($(
+        export_one!(concat!($name, "@@IBVERBS_PRIVATE_34"), $function);
+        export_one!(concat!($name, "@IBVERBS_PRIVATE_65"), $function);
     )*)*};
 }
 
@@ -52,6 +68,20 @@ macro_rules! export {
         pub(super) const $list: &[(&[&str], *const ())] = &[
             $((&[$($symbol),*], $function as *const ()),)*
         ];
+    };
+}
+
+/// As `export` in unit tests.
+#[cfg(test)]
+macro_rules! export_private {
+    ($list:ident: $($function:path: $($name:literal)*;)*) => {
+        pub(super) const $list: &[(&[&str], *const ())] = &[$((
+            &[$(
+                concat!($name, "@@IBVERBS_PRIVATE_34"),
+                concat!($name, "@IBVERBS_PRIVATE_65"),
+            )*],
+            $function as *const (),
+        ),)*];
     };
 }
 
@@ -353,7 +383,8 @@ mod tests {
             CM_UNSUPPORTED,
             UNSUPPORTED,
             OLD,
-            drivers::DRIVERS,
+            drivers::BOTH,
+            drivers::ONE,
         ]
         .into_iter()
         .flatten();

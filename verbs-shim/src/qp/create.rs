@@ -1,62 +1,33 @@
 //! Creating and destroying QPs.
 
 use super::{Qp, wr};
-use crate::abi::*;
 use crate::context::State;
-use crate::convert::{check_bits, qp_kind};
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Handle, Out};
-use crate::usage::Use;
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::convert::qp_kind;
+use crate::prelude::*;
 use roce_verbs::qp::MAX_QUEUE_DEPTH;
 use roce_verbs::work::{MAX_INLINE_BYTES, MAX_SGE};
 use roce_verbs::{QpKind, QpOptions, QueuePair};
-use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
-/// The parameters of a new QP.
-struct QpParams {
-    context: Handle<IbvContext>,
-    qp_context: *mut c_void,
-    pd: Handle<IbvPd>,
-    xrcd: Handle<IbvXrcd>,
-    send_cq: Handle<IbvCq>,
-    recv_cq: Handle<IbvCq>,
-    srq: Handle<IbvSrq>,
-    cap: IbvQpCap,
-    qp_type: u32,
-    signal_all: bool,
-    extended: bool,
-}
-
-/// `ibv_create_qp`.
 pub(crate) extern "C" fn create_qp(pd: Handle<IbvPd>, attr: Out<IbvQpInitAttr>) -> *mut IbvQp {
     guard::pointer("ibv_create_qp", || {
         let to = attr.field(std::mem::offset_of!(IbvQpInitAttr, cap));
         let attr = attr.input().read()?;
-        let params = QpParams {
-            context: pd.get()?.context(),
+        let params = IbvQpInitAttrEx {
             qp_context: attr.qp_context,
-            pd,
-            xrcd: Handle::NULL,
             send_cq: attr.send_cq,
             recv_cq: attr.recv_cq,
             srq: attr.srq,
             cap: attr.cap,
             qp_type: attr.qp_type,
-            signal_all: attr.sq_sig_all != 0,
-            extended: false,
+            sq_sig_all: attr.sq_sig_all,
+            comp_mask: QP_INIT_ATTR_PD,
+            pd,
+            ..Zero::zeroed()
         };
-        let (qp, cap) = params.create()?;
-        to.put(cap)?;
-        Ok(qp)
+        params.create(pd.get()?.context(), to)
     })
 }
 
-/// `ibv_create_qp_ex`.
 pub(crate) extern "C" fn create_qp_ex(
     context: Handle<IbvContext>,
     attr: Out<IbvQpInitAttrEx>,
@@ -72,38 +43,14 @@ pub(crate) extern "C" fn create_qp_ex(
         let refused = Errno::EOPNOTSUPP;
         check_bits("comp_mask", attr.comp_mask, known, refused)?;
         let has = |bit| attr.comp_mask & bit != 0;
-        let extended = has(QP_INIT_ATTR_SEND_OPS_FLAGS);
         if has(QP_INIT_ATTR_CREATE_FLAGS) {
             check_bits("create_flags", attr.create_flags, 0_u32, refused)?;
         }
-        if extended {
+        if attr.is_extended() {
             let known = send_ops(qp_kind(attr.qp_type)?);
             check_bits("send_ops_flags", attr.send_ops_flags, known, refused)?;
         }
-        let params = QpParams {
-            context,
-            qp_context: attr.qp_context,
-            pd: if has(QP_INIT_ATTR_PD) {
-                attr.pd
-            } else {
-                Handle::NULL
-            },
-            xrcd: if has(QP_INIT_ATTR_XRCD) {
-                attr.xrcd
-            } else {
-                Handle::NULL
-            },
-            send_cq: attr.send_cq,
-            recv_cq: attr.recv_cq,
-            srq: attr.srq,
-            cap: attr.cap,
-            qp_type: attr.qp_type,
-            signal_all: attr.sq_sig_all != 0,
-            extended,
-        };
-        let (qp, cap) = params.create()?;
-        to.put(cap)?;
-        Ok(qp)
+        attr.create(context, to)
     })
 }
 
@@ -131,11 +78,27 @@ const fn send_ops(kind: QpKind) -> u32 {
     }
 }
 
-impl QpParams {
-    fn create(self) -> Result<(*mut IbvQp, IbvQpCap), Errno> {
+impl IbvQpInitAttrEx {
+    /// Whether the program may post with `ibv_wr_*`.
+    fn is_extended(&self) -> bool {
+        self.comp_mask & QP_INIT_ATTR_SEND_OPS_FLAGS != 0
+    }
+
+    /// Creates a QP, and writes its capacities to `to`.
+    fn create(
+        mut self,
+        context: Handle<IbvContext>,
+        to: Out<IbvQpCap>,
+    ) -> Result<*mut IbvQp, Errno> {
+        if self.comp_mask & QP_INIT_ATTR_PD == 0 {
+            self.pd = Handle::NULL;
+        }
+        if self.comp_mask & QP_INIT_ATTR_XRCD == 0 {
+            self.xrcd = Handle::NULL;
+        }
         let kind = qp_kind(self.qp_type)?;
         let cap = self.capacities(kind)?;
-        let state = Arc::clone(&self.context.get()?.state);
+        let state = Arc::clone(&context.get()?.state);
         let (qp, uses) = match kind {
             QpKind::XrcTarget => {
                 let xrcd = self.xrcd.get()?;
@@ -149,22 +112,22 @@ impl QpParams {
         };
         let (qpn, number) = (qp.qpn(), qp.qpn().get());
         let unacknowledged = Arc::default();
-        let (signal_all, extended) = (self.signal_all, self.extended);
         let made = Handle::into_raw(Qp {
-            c: CPart::new(wr::c_part(self.c_part(number))),
+            c: CPart::new(wr::c_part(self.c_part(context, number))),
             qp,
             kind,
             cap,
-            signal_all,
+            signal_all: self.sq_sig_all != 0,
             attr: Mutex::new(IbvQpAttr::zeroed()),
             state: Arc::clone(&state),
             unacknowledged: Arc::clone(&unacknowledged),
-            extended,
+            extended: self.is_extended(),
             builder: wr::Builder::new(),
             _uses: uses,
         });
         state.objects.qps.insert(qpn, made, &unacknowledged);
-        Ok((made, cap))
+        to.put(cap)?;
+        Ok(made)
     }
 
     /// Creates any QP but an XRC target. Also returns the uses of its PD, CQs and SRQ.
@@ -191,8 +154,8 @@ impl QpParams {
             max_send_sge: cap.max_send_sge as usize,
             max_recv_sge: cap.max_recv_sge as usize,
             // With the extended API, the 8 bytes of an ATOMIC WRITE are always inline.
-            max_inline: (cap.max_inline_data as usize).max(if self.extended { 8 } else { 0 }),
-            signal_all: self.signal_all,
+            max_inline: (cap.max_inline_data as usize).max(if self.is_extended() { 8 } else { 0 }),
+            signal_all: self.sq_sig_all != 0,
         };
         let mut uses = vec![domain.users.add(), send.users.add(), recv.users.add()];
         let (send, recv) = (&send.queue, &recv.queue);
@@ -234,9 +197,9 @@ impl QpParams {
         }
     }
 
-    fn c_part(&self, number: u32) -> IbvQp {
+    fn c_part(&self, context: Handle<IbvContext>, number: u32) -> IbvQp {
         IbvQp {
-            context: self.context,
+            context,
             qp_context: self.qp_context,
             pd: self.pd,
             send_cq: self.send_cq,

@@ -3,32 +3,22 @@
 mod create;
 mod modify;
 mod post;
-mod query;
-mod rate_limit;
 mod transitions;
 mod wr;
 
 pub(crate) use create::{create_qp, create_qp_ex, destroy_qp};
-pub(crate) use modify::modify_qp;
+pub(crate) use modify::{modify_qp, modify_qp_rate_limit, query_qp, query_qp_data_in_order};
 pub(crate) use post::{each_recv, post_recv, post_send};
-pub(crate) use query::{query_qp, query_qp_data_in_order};
-pub(crate) use rate_limit::modify_qp_rate_limit;
 pub(crate) use wr::qp_to_qp_ex;
 
-use crate::abi::{IbvAh, IbvQp, IbvQpAttr, IbvQpCap, IbvQpEx};
 use crate::context::State;
 use crate::events::Unacknowledged;
-use crate::pointer::{CPart, Handle, Part};
-use crate::usage::Use;
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::prelude::*;
 use roce_verbs::datagram::Destination;
 use roce_verbs::qp::QKey;
 use roce_verbs::{QpKind, Qpn, QueuePair};
 use std::mem::offset_of;
-use std::sync::Arc;
 
-/// A queue pair.
 #[repr(C)]
 pub(crate) struct Qp {
     c: CPart<IbvQpEx>,
@@ -54,7 +44,6 @@ unsafe impl Part for IbvQp {
 }
 
 impl Qp {
-    /// Its number.
     pub(crate) fn number(&self) -> u32 {
         self.qp.qpn().get()
     }
@@ -72,7 +61,6 @@ impl Qp {
         self.unacknowledged.acknowledge(1);
     }
 
-    /// Its kind.
     pub(crate) fn kind(&self) -> QpKind {
         self.kind
     }

@@ -1,21 +1,14 @@
-//! `ibv_modify_qp`.
+//! Changing and querying the attributes of QPs.
 
 use super::{Qp, transitions};
-use crate::abi::*;
 use crate::ah::{address_options, check_path};
 use crate::context::Context;
 use crate::convert::{access, c_qp_state, gid, qp_state};
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{Handle, In};
+use crate::prelude::*;
 use crate::rates::static_rate;
-use nix::errno::Errno;
 use roce_verbs::qp::{PathMtu, QKey, QpAttributes, QpState, RateLimit, RnrTimer};
 use roce_verbs::{Access, Psn, QpKind, Qpn};
-use std::ffi::c_int;
 
-/// `ibv_modify_qp`.
 pub(crate) extern "C" fn modify_qp(qp: Handle<IbvQp>, attr: In<IbvQpAttr>, mask: c_int) -> c_int {
     guard::errno("ibv_modify_qp", || {
         let mask = mask.cast_unsigned();
@@ -159,7 +152,6 @@ fn remote_access(flags: u32) -> Result<Access, Errno> {
     access(flags & !local)
 }
 
-/// Copies the attributes in `mask`.
 fn save_attributes(known: &mut IbvQpAttr, attr: &IbvQpAttr, mask: u32) {
     macro_rules! take {
         ($($bit:ident: $($field:ident),*;)*) => {
@@ -185,4 +177,76 @@ fn save_attributes(known: &mut IbvQpAttr, attr: &IbvQpAttr, mask: u32) {
         QP_PATH_MIG_STATE: path_mig_state;
         QP_DEST_QPN: dest_qp_num;
     }
+}
+
+pub(crate) extern "C" fn modify_qp_rate_limit(
+    qp: Handle<IbvQp>,
+    attr: In<IbvQpRateLimitAttr>,
+) -> c_int {
+    guard::errno("ibv_modify_qp_rate_limit", || {
+        qp.get()?.limit_rate(&attr.read()?)
+    })
+}
+
+impl Qp {
+    fn limit_rate(&self, attr: &IbvQpRateLimitAttr) -> Result<(), Errno> {
+        // Each packet is counted with its actual size, so the typical packet size does not affect
+        // the rate. It is only used to refuse a burst that is smaller than one packet.
+        let packet = match u32::from(attr.typical_pkt_sz) {
+            0 => u32::try_from(self.qp.query().1.path_mtu.bytes()).unwrap_or(u32::MAX),
+            bytes => bytes,
+        };
+        let no_rate = attr.rate_limit == 0 && attr.typical_pkt_sz != 0;
+        let short = attr.max_burst_sz != 0 && attr.max_burst_sz < packet;
+        check_bits("comp_mask", attr.comp_mask, 0_u32, Errno::EINVAL)?;
+        if no_rate || short {
+            return Err(Errno::EINVAL);
+        }
+        let limit = RateLimit {
+            kilobits_per_second: attr.rate_limit,
+            max_burst_bytes: attr.max_burst_sz,
+        };
+        self.qp.set_rate_limit(limit).or_errno()
+    }
+}
+
+/// `ibv_query_qp`. Returns all attributes, whichever are requested.
+pub(crate) extern "C" fn query_qp(
+    qp: Handle<IbvQp>,
+    attr: Out<IbvQpAttr>,
+    _mask: c_int,
+    init: Out<IbvQpInitAttr>,
+) -> c_int {
+    guard::errno("ibv_query_qp", || {
+        let qp = qp.get()?;
+        let state = c_qp_state(qp.update_c_state());
+        let (_, config) = qp.qp.query();
+        let set = *qp.attr.lock();
+        attr.put(IbvQpAttr {
+            qp_state: state,
+            cur_qp_state: state,
+            cap: qp.cap,
+            rate_limit: config.rate_limit.kilobits_per_second,
+            ..set
+        })?;
+        let c = qp.c.get().qp_base;
+        init.put(IbvQpInitAttr {
+            qp_context: c.qp_context,
+            send_cq: c.send_cq,
+            recv_cq: c.recv_cq,
+            srq: c.srq,
+            cap: qp.cap,
+            qp_type: c.qp_type,
+            sq_sig_all: qp.signal_all.into(),
+        })
+    })
+}
+
+/// `ibv_query_qp_data_in_order`: no order is guaranteed.
+pub(crate) extern "C" fn query_qp_data_in_order(
+    _qp: Handle<IbvQp>,
+    _op: u32,
+    _flags: u32,
+) -> c_int {
+    0
 }

@@ -1,19 +1,12 @@
 //! Posting work requests.
 
 use super::Qp;
-use crate::abi::*;
 use crate::convert::send_flags;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{Handle, In, Out};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::qp::{QKey, Srqn};
 use roce_verbs::work::{MAX_INLINE_BYTES, MAX_SGE, Payload, SendBatch, SendFlags, Target};
 use roce_verbs::{QpKind, Qpn, RecvRequest, RemoteAddr, SendOp, SendRequest, Sge};
-use std::ffi::c_int;
 
-/// `ibv_post_send`.
 pub(crate) extern "C" fn post_send(
     qp: Handle<IbvQp>,
     first: In<IbvSendWr>,
@@ -37,7 +30,6 @@ pub(crate) extern "C" fn post_send(
     guard::post("ibv_post_send", work, || bad.put_if_not_null(first))
 }
 
-/// `ibv_post_recv`.
 pub(crate) extern "C" fn post_recv(
     qp: Handle<IbvQp>,
     first: In<IbvRecvWr>,
@@ -166,7 +158,6 @@ fn gather<'a>(buffer: &'a mut [u8; MAX_INLINE_BYTES], sges: &[Sge]) -> Result<&'
     buffer.get(..len).ok_or(Errno::EINVAL)
 }
 
-/// The operation of a request, and its target QP or SRQ.
 fn operation(qp: &Qp, wr: &IbvSendWr) -> Result<(SendOp, Target), Errno> {
     match qp.kind {
         QpKind::Ud => datagram(qp, wr),

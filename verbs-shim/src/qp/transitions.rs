@@ -8,7 +8,6 @@ use nix::errno::Errno;
 use roce_verbs::QpKind;
 use roce_verbs::qp::QpState;
 
-/// All defined attributes.
 const ALL: u32 = QP_STATE
     | QP_CUR_STATE
     | QP_EN_SQD_ASYNC_NOTIFY

@@ -2,21 +2,16 @@
 //! `ibv_wr_complete` posts together.
 
 use super::Qp;
-use crate::abi::{IbvAh, IbvDataBuf, IbvMw, IbvMwBindInfo, IbvQp, IbvQpEx, IbvSge};
 use crate::convert::send_flags;
-use crate::errors::OrErrno;
-use crate::guard;
 use crate::log;
-use crate::pointer::{Handle, In};
-use nix::errno::Errno;
+use crate::prelude::*;
+use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
-use parking_lot::{Mutex, RawMutex};
 use roce_verbs::qp::{QKey, Srqn};
 use roce_verbs::work::{
     Flush, FlushPlacement, FlushSelectivity, Payload, SendBatch, SendFlags, Target,
 };
 use roce_verbs::{Qpn, RemoteAddr, SendOp, SendRequest, Sge};
-use std::ffi::c_int;
 
 /// The requests under construction.
 pub(crate) struct Builder {
@@ -32,7 +27,6 @@ struct Requests {
     error: Option<(Errno, Option<String>)>,
 }
 
-/// A request under construction.
 struct Request {
     wr_id: u64,
     flags: SendFlags,
@@ -99,7 +93,6 @@ impl Qp {
         Ok(())
     }
 
-    /// Changes the last request.
     fn change_last(
         &self,
         change: impl FnOnce(&mut Request) -> Result<(), Errno>,
@@ -184,22 +177,39 @@ extern "C" fn abort(qp: Handle<IbvQp>) {
     });
 }
 
-extern "C" fn atomic_cmp_swp(qp: Handle<IbvQp>, rkey: u32, addr: u64, compare: u64, swap: u64) {
-    let remote = RemoteAddr { addr, rkey };
-    begin("ibv_wr_atomic_cmp_swp", qp, || {
-        Ok(SendOp::CompareSwap {
-            remote,
-            compare,
-            swap,
-        })
-    });
+/// Defines the functions that begin a request: the C function, its arguments, and its operation.
+macro_rules! requests {
+    ($($call:literal: $name:ident($($arg:ident: $type:ty),*) => $op:expr;)*) => {$(
+        extern "C" fn $name(qp: Handle<IbvQp>, $($arg: $type),*) {
+            begin($call, qp, || Ok($op));
+        }
+    )*};
 }
 
-extern "C" fn atomic_fetch_add(qp: Handle<IbvQp>, rkey: u32, addr: u64, add: u64) {
-    let remote = RemoteAddr { addr, rkey };
-    begin("ibv_wr_atomic_fetch_add", qp, || {
-        Ok(SendOp::FetchAdd { remote, add })
-    });
+requests! {
+    "ibv_wr_atomic_cmp_swp": atomic_cmp_swp(rkey: u32, addr: u64, compare: u64, swap: u64) =>
+        SendOp::CompareSwap { remote: RemoteAddr { addr, rkey }, compare, swap };
+    "ibv_wr_atomic_fetch_add": atomic_fetch_add(rkey: u32, addr: u64, add: u64) =>
+        SendOp::FetchAdd { remote: RemoteAddr { addr, rkey }, add };
+    "ibv_wr_bind_mw": bind_mw(mw: Handle<IbvMw>, rkey: u32, info: In<IbvMwBindInfo>) =>
+        mw.get()?.bind(rkey, &info.read()?)?;
+    "ibv_wr_flush": flush(rkey: u32, addr: u64, len: usize, placement: u8, level: u8) =>
+        SendOp::Flush(Flush {
+            remote: RemoteAddr { addr, rkey },
+            len: u32::try_from(len).map_err(|_| Errno::EINVAL)?,
+            placement: FlushPlacement::from_bits(placement),
+            selectivity: FlushSelectivity::from_bits(level),
+        });
+    "ibv_wr_local_inv": local_inv(rkey: u32) => SendOp::LocalInv(rkey);
+    "ibv_wr_rdma_read": rdma_read(rkey: u32, addr: u64) =>
+        SendOp::Read(RemoteAddr { addr, rkey });
+    "ibv_wr_rdma_write": rdma_write(rkey: u32, addr: u64) =>
+        SendOp::Write(RemoteAddr { addr, rkey });
+    "ibv_wr_rdma_write_imm": rdma_write_imm(rkey: u32, addr: u64, imm: u32) =>
+        SendOp::WriteImm(RemoteAddr { addr, rkey }, u32::from_be(imm));
+    "ibv_wr_send": send() => SendOp::Send;
+    "ibv_wr_send_imm": send_imm(imm: u32) => SendOp::SendImm(u32::from_be(imm));
+    "ibv_wr_send_inv": send_inv(rkey: u32) => SendOp::SendInvalidate(rkey);
 }
 
 extern "C" fn atomic_write(qp: Handle<IbvQp>, rkey: u32, addr: u64, data: In<[u8; 8]>) {
@@ -209,58 +219,6 @@ extern "C" fn atomic_write(qp: Handle<IbvQp>, rkey: u32, addr: u64, data: In<[u8
     change_last("ibv_wr_atomic_write", qp, |request| {
         request.inline = Some(data.read()?.to_vec());
         Ok(())
-    });
-}
-
-extern "C" fn bind_mw(qp: Handle<IbvQp>, mw: Handle<IbvMw>, rkey: u32, info: In<IbvMwBindInfo>) {
-    begin("ibv_wr_bind_mw", qp, || mw.get()?.bind(rkey, &info.read()?));
-}
-
-extern "C" fn local_inv(qp: Handle<IbvQp>, rkey: u32) {
-    begin("ibv_wr_local_inv", qp, || Ok(SendOp::LocalInv(rkey)));
-}
-
-extern "C" fn rdma_read(qp: Handle<IbvQp>, rkey: u32, addr: u64) {
-    begin("ibv_wr_rdma_read", qp, || {
-        Ok(SendOp::Read(RemoteAddr { addr, rkey }))
-    });
-}
-
-extern "C" fn rdma_write(qp: Handle<IbvQp>, rkey: u32, addr: u64) {
-    begin("ibv_wr_rdma_write", qp, || {
-        Ok(SendOp::Write(RemoteAddr { addr, rkey }))
-    });
-}
-
-extern "C" fn rdma_write_imm(qp: Handle<IbvQp>, rkey: u32, addr: u64, imm: u32) {
-    let remote = RemoteAddr { addr, rkey };
-    begin("ibv_wr_rdma_write_imm", qp, || {
-        Ok(SendOp::WriteImm(remote, u32::from_be(imm)))
-    });
-}
-
-extern "C" fn send(qp: Handle<IbvQp>) {
-    begin("ibv_wr_send", qp, || Ok(SendOp::Send));
-}
-
-extern "C" fn send_imm(qp: Handle<IbvQp>, imm: u32) {
-    begin("ibv_wr_send_imm", qp, || {
-        Ok(SendOp::SendImm(u32::from_be(imm)))
-    });
-}
-
-extern "C" fn send_inv(qp: Handle<IbvQp>, rkey: u32) {
-    begin("ibv_wr_send_inv", qp, || Ok(SendOp::SendInvalidate(rkey)));
-}
-
-extern "C" fn flush(qp: Handle<IbvQp>, rkey: u32, addr: u64, len: usize, placement: u8, level: u8) {
-    begin("ibv_wr_flush", qp, || {
-        Ok(SendOp::Flush(Flush {
-            remote: RemoteAddr { addr, rkey },
-            len: u32::try_from(len).map_err(|_| Errno::EINVAL)?,
-            placement: FlushPlacement::from_bits(placement),
-            selectivity: FlushSelectivity::from_bits(level),
-        }))
     });
 }
 

@@ -6,17 +6,12 @@ use super::id::{Id, Inner, State, find};
 use super::resolve::bind;
 use super::table::table;
 use super::{endpoint, qp};
-use crate::abi::*;
-use crate::errors::{OrErrno, is_shortage};
-use crate::guard;
-use crate::pointer::{In, Out};
-use nix::errno::Errno;
+use crate::errors::is_shortage;
+use crate::prelude::*;
 use roce_verbs::Psn;
 use roce_verbs::qp::{MAX_RD_ATOMIC, QKey};
-use roce_verbs::roce_cm::{Acceptance, ConnectionId, DatagramAcceptance, RejectReason};
-use std::ffi::c_int;
+use roce_verbs::roce_cm::{Acceptance, DatagramAcceptance, RejectReason};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The default and maximum backlog: the number of requests that wait for the program.
@@ -79,7 +74,6 @@ fn listen_on_devices(id: &Arc<Id>, inner: &mut Inner, backlog: usize) -> Result<
     Ok(())
 }
 
-/// `rdma_get_request`.
 pub(crate) extern "C" fn get_request(listener: *mut RdmaCmId, id: Out<*mut RdmaCmId>) -> c_int {
     guard::minus_one("rdma_get_request", || {
         id.get()?;
@@ -97,21 +91,16 @@ pub(super) fn request_delivered(event: &PendingEvent) {
     let Some(child) = &event.child else { return };
     child.move_to(event.id.channel());
     let inner = child.inner.lock();
-    if let (Some(device), Some(connection)) = (&inner.device, inner.connection) {
-        device
-            .manager
-            .with(|agent, _| agent.leave_backlog(connection));
-    }
+    // A request that was given up is in no backlog.
+    let _ = inner.with_agent(|agent, _, connection| agent.leave_backlog(connection));
 }
 
-/// `rdma_accept`.
 pub(crate) extern "C" fn accept(id: *mut RdmaCmId, param: In<RdmaConnParam>) -> c_int {
     guard::minus_one("rdma_accept", || {
         let id = find(id)?;
         {
             let mut inner = id.inner.lock();
             inner.check(&[State::RequestReceived])?;
-            let connection = inner.connection.ok_or(Errno::EINVAL)?;
             let peer = inner.peer;
             let depths = (
                 peer.responder_resources.min(MAX_RD_ATOMIC),
@@ -120,39 +109,30 @@ pub(crate) extern "C" fn accept(id: *mut RdmaCmId, param: In<RdmaConnParam>) -> 
             let params = ConnParams::read(&id, &inner, param, depths)?;
             id.awaits_accept.store(false, Ordering::Relaxed);
             if id.is_datagram {
-                accept_datagram(&inner, connection, params)?;
+                accept_datagram(&inner, params)?;
                 inner.state = State::Connected;
                 // No event follows.
                 return Ok(());
             }
-            accept_connection(&id, &mut inner, connection, params)?;
+            accept_connection(&id, &mut inner, params)?;
             inner.state = State::Connected;
         }
         wait_if_sync(&id)
     })
 }
 
-fn accept_datagram(
-    inner: &Inner,
-    connection: ConnectionId,
-    params: ConnParams,
-) -> Result<(), Errno> {
+fn accept_datagram(inner: &Inner, params: ConnParams) -> Result<(), Errno> {
     let acceptance = DatagramAcceptance {
         qpn: check_qpn(params.qpn)?,
         qkey: QKey(UDP_QKEY),
         private: params.private,
     };
-    let manager = &inner.device()?.manager;
-    let accepted = manager.with(|agent, now| agent.accept_datagram(now, connection, &acceptance));
-    accepted.or_errno()
+    let accepted = inner
+        .with_agent(|agent, now, connection| agent.accept_datagram(now, connection, &acceptance));
+    accepted?.or_errno()
 }
 
-fn accept_connection(
-    id: &Id,
-    inner: &mut Inner,
-    connection: ConnectionId,
-    params: ConnParams,
-) -> Result<(), Errno> {
+fn accept_connection(id: &Id, inner: &mut Inner, params: ConnParams) -> Result<(), Errno> {
     let qpn = check_qpn(params.qpn)?;
     inner.peer.responder_resources = params.responder_resources;
     inner.peer.initiator_depth = params.initiator_depth;
@@ -171,25 +151,23 @@ fn accept_connection(
         srq: params.srq,
         private: params.private,
     };
-    let manager = &inner.device()?.manager;
-    let accepted = manager.with(|agent, now| agent.accept(now, connection, &acceptance));
-    accepted.or_errno().inspect_err(|_| {
+    let accepted =
+        inner.with_agent(|agent, now, connection| agent.accept(now, connection, &acceptance));
+    accepted?.or_errno().inspect_err(|_| {
         let _ = qp::to_error(id);
     })
 }
 
-/// `rdma_reject`.
 pub(crate) extern "C" fn reject(id: *mut RdmaCmId, private: In<u8>, len: u8) -> c_int {
     guard::minus_one("rdma_reject", || {
         let id = find(id)?;
         let private = private.slice(len.into())?;
         let mut inner = id.inner.lock();
         inner.check(&[State::RequestReceived, State::ReplyReceived])?;
-        let connection = inner.connection.ok_or(Errno::EINVAL)?;
-        let manager = &inner.device()?.manager;
         let reason = RejectReason::CONSUMER;
-        let rejected = manager.with(|agent, now| agent.reject(now, connection, reason, private));
-        rejected.or_errno()?;
+        let rejected = inner
+            .with_agent(|agent, now, connection| agent.reject(now, connection, reason, private));
+        rejected?.or_errno()?;
         inner.state = State::Closed;
         Ok(())
     })
@@ -203,10 +181,7 @@ pub(crate) extern "C" fn notify(id: *mut RdmaCmId, event: u32) -> c_int {
         if event != EVENT_COMM_EST {
             return Err(Errno::EINVAL);
         }
-        let connection = inner.connection.ok_or(Errno::EINVAL)?;
-        let manager = &inner.device()?.manager;
-        manager.with(|agent, now| agent.established(now, connection));
-        Ok(())
+        inner.with_agent(|agent, now, connection| agent.established(now, connection))
     })
 }
 
@@ -220,10 +195,9 @@ pub(crate) extern "C" fn disconnect(id: *mut RdmaCmId) -> c_int {
                 return Err(Errno::EINVAL);
             }
             inner.check(&[State::Connected])?;
-            let connection = inner.connection.ok_or(Errno::EINVAL)?;
             let _ = qp::to_error(&id);
-            let manager = &inner.device()?.manager;
-            let ended = manager.with(|agent, now| agent.disconnect(now, connection, &[]));
+            let ended = inner
+                .with_agent(|agent, now, connection| agent.disconnect(now, connection, &[]))?;
             // A synchronous call waits for an event. One arrives only if this call ends the
             // connection, or if the connection has already ended and its event is in the queue.
             if inner.sync && id.channel().is_empty() {

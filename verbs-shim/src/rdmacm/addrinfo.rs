@@ -1,12 +1,8 @@
 //! `rdma_getaddrinfo`: resolves names with the C library's resolver.
 
 use super::sockaddr;
-use crate::abi::{PS_IB, PS_TCP, PS_UDP, QPT_RC, QPT_UD, RdmaAddrinfo, rai};
-use crate::convert::int;
-use crate::guard;
-use crate::pointer::{In, Out, Text};
-use nix::errno::Errno;
-use std::ffi::{CStr, CString, c_int, c_void};
+use crate::prelude::*;
+use std::ffi::{CStr, CString};
 use std::net::SocketAddr;
 
 /// The result of the C library's resolver.

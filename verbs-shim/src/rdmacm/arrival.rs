@@ -7,15 +7,11 @@ use super::event::{EventData, PendingEvent};
 use super::id::{Id, IdParams, State};
 use super::path;
 use super::peer::Peer;
-use crate::abi::*;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::roce_cm::{
-    ConnectionId, DatagramAsked, Event, IpService, ListenerId, Path, PrivateBytes, RejectReason,
-    Request, ServiceType,
+    ConnectionId, Event, IpService, ListenerId, Path, PrivateBytes, RejectReason, ServiceType,
 };
-use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Handles an event of a device's connection manager.
@@ -26,19 +22,33 @@ pub(super) fn handle_event(device: &Arc<CmDevice>, event: Event) {
             listener,
             path,
             request,
-        } => {
-            let request = IncomingRequest::connection(connection, listener, path, request);
-            request.handle(device);
+        } => IncomingRequest {
+            connection,
+            listener,
+            path,
+            ip: request.ip,
+            is_xrc: request.service_type == ServiceType::Xrc,
+            peer: Peer::of_request(&request),
+            data: EventData::Connection((&request).into()),
+            private: request.private.into(),
         }
+        .handle(device),
         Event::DatagramRequested {
             connection,
             listener,
             path,
             request,
-        } => {
-            let request = IncomingRequest::datagram(connection, listener, path, request);
-            request.handle(device);
+        } => IncomingRequest {
+            connection,
+            listener,
+            path,
+            ip: request.ip,
+            is_xrc: false,
+            peer: Peer::default(),
+            data: EventData::Empty,
+            private: request.private.into(),
         }
+        .handle(device),
         other => {
             // Skip the event if its ID was destroyed meanwhile.
             if let Some(id) = device.connections.find(&other.connection())
@@ -64,42 +74,6 @@ struct IncomingRequest {
 }
 
 impl IncomingRequest {
-    fn connection(
-        connection: ConnectionId,
-        listener: ListenerId,
-        path: Path,
-        request: Request,
-    ) -> Self {
-        Self {
-            connection,
-            listener,
-            path,
-            ip: request.ip,
-            is_xrc: request.service_type == ServiceType::Xrc,
-            peer: Peer::of_request(&request),
-            data: EventData::Connection((&request).into()),
-            private: request.private.into(),
-        }
-    }
-
-    fn datagram(
-        connection: ConnectionId,
-        listener: ListenerId,
-        path: Path,
-        request: DatagramAsked,
-    ) -> Self {
-        Self {
-            connection,
-            listener,
-            path,
-            ip: request.ip,
-            is_xrc: false,
-            peer: Peer::default(),
-            data: EventData::Empty,
-            private: request.private.into(),
-        }
-    }
-
     /// Delivers the request to the listener, or rejects it.
     fn handle(self, device: &Arc<CmDevice>) {
         let connection = self.connection;
@@ -196,7 +170,6 @@ impl CmDevice {
     }
 }
 
-/// Converts an event of an existing connection.
 fn connection_event(device: &CmDevice, id: &Arc<Id>, event: Event) -> Option<PendingEvent> {
     let with = |event, status: c_int, private: PrivateBytes| PendingEvent {
         private: private.into(),

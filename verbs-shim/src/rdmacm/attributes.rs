@@ -2,12 +2,8 @@
 
 use super::id::{Id, Inner, State, find};
 use super::{path, qp};
-use crate::abi::*;
-use crate::guard;
-use crate::pointer::Out;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::QpKind;
-use std::ffi::c_int;
 
 /// The code of the RNR timer for a peer that retries without limit: 0.64 ms.
 const SHORT_RNR_TIMER: u8 = 12;
@@ -59,30 +55,37 @@ fn unused(kind: QpKind) -> u32 {
     }
 }
 
-fn init_datagram() -> Attributes {
-    let attr = IbvQpAttr {
-        qkey: UDP_QKEY,
-        port_num: 1,
-        ..IbvQpAttr::zeroed()
+/// Attributes by their bits in the mask.
+macro_rules! attributes {
+    ($($bit:ident => $field:ident: $value:expr,)*) => {
+        (
+            IbvQpAttr {
+                $($field: $value,)*
+                ..Zero::zeroed()
+            },
+            0 $(| $bit)*,
+        )
     };
-    (attr, QP_PKEY_INDEX | QP_PORT | QP_QKEY)
+}
+
+fn init_datagram() -> Attributes {
+    attributes! {
+        QP_PKEY_INDEX => pkey_index: 0,
+        QP_PORT => port_num: 1,
+        QP_QKEY => qkey: UDP_QKEY,
+    }
 }
 
 fn rts_datagram(inner: &Inner) -> Attributes {
-    let attr = IbvQpAttr {
-        sq_psn: inner.psn,
-        ..IbvQpAttr::zeroed()
-    };
-    (attr, QP_SQ_PSN)
+    attributes! { QP_SQ_PSN => sq_psn: inner.psn, }
 }
 
 fn init(inner: &Inner) -> Attributes {
-    let attr = IbvQpAttr {
-        port_num: 1,
-        qp_access_flags: access(inner),
-        ..IbvQpAttr::zeroed()
-    };
-    (attr, QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS)
+    attributes! {
+        QP_PKEY_INDEX => pkey_index: 0,
+        QP_PORT => port_num: 1,
+        QP_ACCESS_FLAGS => qp_access_flags: access(inner),
+    }
 }
 
 /// The peer's access rights. READs, atomics and FLUSHes are allowed unless `responder_resources` is 0.
@@ -108,20 +111,17 @@ fn rtr(inner: &Inner) -> Result<Attributes, Errno> {
         // The REP has not arrived yet.
         return Err(Errno::EINVAL);
     }
-    let attr = IbvQpAttr {
-        ah_attr: path::to_peer(inner)?,
-        path_mtu: peer.mtu,
-        dest_qp_num: peer.qpn,
+    Ok(attributes! {
+        QP_AV => ah_attr: path::to_peer(inner)?,
+        QP_PATH_MTU => path_mtu: peer.mtu,
+        QP_DEST_QPN => dest_qp_num: peer.qpn,
         // Each side chooses the PSN that its peer starts with.
         // rule: 12.6.5-starting-psn
-        rq_psn: inner.psn,
-        max_dest_rd_atomic: peer.responder_resources,
-        min_rnr_timer: rnr_timer(inner.peer_rnr_retry_count),
-        qp_access_flags: access(inner),
-        ..IbvQpAttr::zeroed()
-    };
-    let mask = QP_AV | QP_PATH_MTU | QP_DEST_QPN | QP_RQ_PSN | QP_ACCESS_FLAGS;
-    Ok((attr, mask | QP_MAX_DEST_RD_ATOMIC | QP_MIN_RNR_TIMER))
+        QP_RQ_PSN => rq_psn: inner.psn,
+        QP_MAX_DEST_RD_ATOMIC => max_dest_rd_atomic: peer.responder_resources,
+        QP_MIN_RNR_TIMER => min_rnr_timer: rnr_timer(inner.peer_rnr_retry_count),
+        QP_ACCESS_FLAGS => qp_access_flags: access(inner),
+    })
 }
 
 /// The code of the RNR timer for a peer with this RNR retry count, if known.
@@ -134,16 +134,13 @@ fn rnr_timer(retries: Option<u8>) -> u8 {
 
 fn rts(inner: &Inner) -> Attributes {
     let peer = inner.peer;
-    let attr = IbvQpAttr {
-        sq_psn: peer.psn,
-        timeout: inner.options.ack_timeout.unwrap_or(peer.ack_timeout),
-        retry_cnt: peer.retry_count,
-        rnr_retry: peer.rnr_retry_count,
-        max_rd_atomic: peer.initiator_depth,
-        ..IbvQpAttr::zeroed()
-    };
-    let mask = QP_SQ_PSN | QP_TIMEOUT | QP_RETRY_CNT | QP_RNR_RETRY;
-    (attr, mask | QP_MAX_QP_RD_ATOMIC)
+    attributes! {
+        QP_SQ_PSN => sq_psn: peer.psn,
+        QP_TIMEOUT => timeout: inner.options.ack_timeout.unwrap_or(peer.ack_timeout),
+        QP_RETRY_CNT => retry_cnt: peer.retry_count,
+        QP_RNR_RETRY => rnr_retry: peer.rnr_retry_count,
+        QP_MAX_QP_RD_ATOMIC => max_rd_atomic: peer.initiator_depth,
+    }
 }
 
 /// `rdma_init_qp_attr`: for programs that manage their QPs themselves.

@@ -3,18 +3,12 @@
 use super::event::PendingEvent;
 use super::id::Id;
 use super::table::table;
-use crate::abi::RdmaEventChannel;
 use crate::context::{blocks, make_blocking};
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::pointer::CPart;
+use crate::prelude::*;
 use crate::wait::{self, Found};
-use nix::errno::Errno;
 use roce_verbs::device::EventQueue;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
 
-/// An event channel.
 #[repr(C)]
 pub(super) struct Channel {
     c: CPart<RdmaEventChannel>,
@@ -90,7 +84,6 @@ impl Channel {
     }
 }
 
-/// `rdma_create_event_channel`.
 pub(crate) extern "C" fn create_event_channel() -> *mut RdmaEventChannel {
     guard::pointer("rdma_create_event_channel", || {
         let channel = Channel::new()?;

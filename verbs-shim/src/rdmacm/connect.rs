@@ -1,23 +1,17 @@
 //! The active side, which requests connections, and resolves datagram services to QPs.
 
-use super::event::{Datagram, EventData, PendingEvent, wait_if_sync};
+use super::event::{EventData, PendingEvent, wait_if_sync};
 use super::id::{Id, Inner, State, find};
 use super::peer::Peer;
 use super::{path, qp};
-use crate::abi::*;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::log::{self, with_reason};
-use crate::pointer::In;
-use nix::errno::Errno;
+use crate::log;
+use crate::prelude::*;
 use roce_verbs::qp::MAX_RD_ATOMIC;
 use roce_verbs::roce_cm::{
     CmError, ConnectRequest, ConnectionId, DatagramRequest, PKey, Path, RejectReason, ServiceId,
     ServiceType,
 };
 use roce_verbs::{Psn, QpKind, Qpn};
-use std::ffi::c_int;
-use std::sync::Arc;
 
 /// The default of `retry_count` and `rnr_retry_count`.
 const DEFAULT_RETRY_COUNT: u8 = 7;
@@ -61,7 +55,7 @@ impl ConnParams {
             initiator_depth: u8::MAX,
             retry_count: DEFAULT_RETRY_COUNT,
             rnr_retry_count: DEFAULT_RETRY_COUNT,
-            ..RdmaConnParam::none()
+            ..Zero::zeroed()
         });
         let (qpn, srq) = match c.qp.opt()? {
             Some(qp) => (qp.number(), !c.srq.as_ptr().is_null() || qp.has_srq()),
@@ -106,7 +100,6 @@ fn depth(requested: u8, max: u8) -> Result<u8, Errno> {
     }
 }
 
-/// `rdma_connect`.
 pub(crate) extern "C" fn connect(id: *mut RdmaCmId, param: In<RdmaConnParam>) -> c_int {
     guard::minus_one("rdma_connect", || {
         let id = find(id)?;
@@ -129,6 +122,11 @@ fn send_request(id: &Arc<Id>, inner: &mut Inner, params: ConnParams) -> Result<(
         remote: remote.ip(),
     };
     let service = ServiceId::ip(id.space, remote.port());
+    // The connection's events find its ID.
+    let own = |connection| {
+        device.connections.insert(connection, id);
+        connection
+    };
     let asked: Result<ConnectionId, CmError> = if id.is_datagram {
         let request = DatagramRequest {
             service,
@@ -136,11 +134,9 @@ fn send_request(id: &Arc<Id>, inner: &mut Inner, params: ConnParams) -> Result<(
             pkey: PKey::DEFAULT,
             private: params.private,
         };
-        device.manager.with(|agent, now| {
-            let connection = agent.resolve_datagram(now, path, &request)?;
-            device.connections.insert(connection, id);
-            Ok(connection)
-        })
+        device
+            .manager
+            .with(|agent, now| agent.resolve_datagram(now, path, &request).map(own))
     } else {
         let request = request(inner, service, local.port(), params)?;
         inner.peer = Peer {
@@ -153,11 +149,9 @@ fn send_request(id: &Arc<Id>, inner: &mut Inner, params: ConnParams) -> Result<(
             ..Peer::default()
         };
         inner.peer_rnr_retry_count = Some(request.rnr_retry_count);
-        device.manager.with(|agent, now| {
-            let connection = agent.connect(now, path, &request)?;
-            device.connections.insert(connection, id);
-            Ok(connection)
-        })
+        device
+            .manager
+            .with(|agent, now| agent.connect(now, path, &request).map(own))
     };
     inner.connection = Some(asked.or_errno()?);
     inner.state = State::Connecting;
@@ -210,7 +204,7 @@ fn request(
 pub(super) fn handle_reply(event: &mut PendingEvent) {
     let id = Arc::clone(&event.id);
     let mut inner = id.inner.lock();
-    let (Some(reply), Some(connection)) = (event.peer, inner.connection) else {
+    let (Some(reply), Some(_)) = (event.peer, inner.connection) else {
         return;
     };
     inner.peer = inner.peer.with_reply(&reply);
@@ -218,7 +212,7 @@ pub(super) fn handle_reply(event: &mut PendingEvent) {
         inner.state = State::ReplyReceived;
         return;
     }
-    let ready = qp::to_rts(&id, &inner).and_then(|()| send_rtu(&inner, connection));
+    let ready = qp::to_rts(&id, &inner).and_then(|()| send_rtu(&inner));
     match ready {
         Ok(()) => {
             inner.state = State::Connected;
@@ -226,7 +220,7 @@ pub(super) fn handle_reply(event: &mut PendingEvent) {
         }
         Err(errno) => {
             inner.state = State::Closed;
-            reject(&inner, connection);
+            reject(&inner);
             event.event = CM_EVENT_CONNECT_ERROR;
             event.status = -(errno as c_int);
             event.reason = log::take_reason();
@@ -234,21 +228,16 @@ pub(super) fn handle_reply(event: &mut PendingEvent) {
     }
 }
 
-fn send_rtu(inner: &Inner, connection: ConnectionId) -> Result<(), Errno> {
-    let manager = &inner.device()?.manager;
-    let sent = manager.with(|agent, now| agent.ready(now, connection, &[]));
-    sent.or_errno()
+fn send_rtu(inner: &Inner) -> Result<(), Errno> {
+    let sent = inner.with_agent(|agent, now, connection| agent.ready(now, connection, &[]));
+    sent?.or_errno()
 }
 
 /// Sends a REJ: this end can't use the connection. An error means that the connection is over
 /// anyway.
-fn reject(inner: &Inner, connection: ConnectionId) {
-    if let Ok(device) = inner.device() {
-        let reason = RejectReason::NO_RESOURCES;
-        let _ = device
-            .manager
-            .with(|agent, now| agent.reject(now, connection, reason, &[]));
-    }
+fn reject(inner: &Inner) {
+    let reason = RejectReason::NO_RESOURCES;
+    let _ = inner.with_agent(|agent, now, connection| agent.reject(now, connection, reason, &[]));
 }
 
 /// Handles the establishment of a connection. For a datagram service, adds the path to the event.
@@ -260,12 +249,12 @@ pub(super) fn handle_established(event: &mut PendingEvent) {
         return;
     };
     match path::to_peer(&inner) {
-        Ok(path) => {
-            event.data = EventData::Datagram(Datagram {
-                path,
-                qpn,
+        Ok(ah_attr) => {
+            event.data = EventData::Datagram(RdmaUdParam {
+                ah_attr,
+                qp_num: qpn,
                 qkey,
-                context: 0,
+                ..Zero::zeroed()
             });
         }
         Err(errno) => {
@@ -291,8 +280,7 @@ pub(crate) extern "C" fn establish(id: *mut RdmaCmId) -> c_int {
         let id = find(id)?;
         let mut inner = id.inner.lock();
         inner.check(&[State::ReplyReceived])?;
-        let connection = inner.connection.ok_or(Errno::EINVAL)?;
-        send_rtu(&inner, connection)?;
+        send_rtu(&inner)?;
         inner.state = State::Connected;
         Ok(())
     })

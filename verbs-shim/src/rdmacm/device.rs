@@ -3,28 +3,20 @@
 
 use super::arrival;
 use super::id::Id;
-use crate::abi::{
-    IbvContext, IbvDevice, IbvPd, IbvXrcd, IbvXrcdInitAttr, XRCD_INIT_ATTR_FD,
-    XRCD_INIT_ATTR_OFLAGS,
-};
 use crate::context;
-use crate::device::Device;
-use crate::errors::{OrErrno, is_shortage};
-use crate::log::with_reason;
+use crate::device::{Device, null_terminated};
+use crate::errors::is_shortage;
 use crate::pd;
-use crate::pointer::{Handle, In};
+use crate::prelude::*;
 use crate::xrc;
-use nix::errno::Errno;
-use parking_lot::Mutex;
 use roce_verbs::cm::ConnectionManager;
 use roce_verbs::device::{Gid, RoceVersion};
 use roce_verbs::roce_cm::{ConnectionId, ListenerId};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
-/// An open device.
 pub(super) struct CmDevice {
     device: Handle<IbvDevice>,
     context: Handle<IbvContext>,
@@ -36,11 +28,6 @@ pub(super) struct CmDevice {
     pub(super) connections: Owners<ConnectionId>,
     pub(super) listeners: Owners<ListenerId>,
 }
-
-// SAFETY: any thread may use the context and the domains, and they are never freed.
-unsafe impl Send for CmDevice {}
-// SAFETY: as above.
-unsafe impl Sync for CmDevice {}
 
 /// The IDs that own a device's connections or listeners.
 pub(super) struct Owners<K>(Mutex<HashMap<K, Weak<Id>>>);
@@ -82,10 +69,9 @@ impl<K: Eq + std::hash::Hash> Owners<K> {
 
 impl CmDevice {
     fn open(device: Handle<IbvDevice>) -> Result<Arc<Self>, Errno> {
-        let context = non_null(context::open_device(device))?;
-        let context = Handle::<IbvContext>::from_ptr(context);
+        let context = created(context::open_device(device))?;
         let opened = || {
-            let pd = Handle::<IbvPd>::from_ptr(non_null(pd::alloc_pd(context))?);
+            let pd = created(pd::alloc_pd(context))?;
             let manager = context.get()?.state.roce.connection_manager().or_errno()?;
             Ok((pd, manager))
         };
@@ -110,7 +96,6 @@ impl CmDevice {
         Ok(opened)
     }
 
-    /// The C handles of the context and of its domain.
     pub(super) fn handles(&self) -> (Handle<IbvContext>, Handle<IbvPd>) {
         (self.context, self.pd)
     }
@@ -127,8 +112,7 @@ impl CmDevice {
                 fd: -1,
                 oflags: libc::O_CREAT,
             };
-            let made = non_null(xrc::open_xrcd(self.context, In::at(&raw const attr as u64)))?;
-            *xrcd = Handle::from_ptr(made);
+            *xrcd = created(xrc::open_xrcd(self.context, In::at(&raw const attr as u64)))?;
         }
         Ok(*xrcd)
     }
@@ -154,15 +138,15 @@ impl CmDevice {
     }
 }
 
-/// Checks the pointer that an entry point of the C API returned.
+/// The object that an entry point of the C API returned.
 ///
 /// # Errors
 /// The value of `errno`, if the pointer is NULL.
-pub(super) fn non_null<T>(object: *mut T) -> Result<*mut T, Errno> {
+pub(super) fn created<C>(object: *mut C) -> Result<Handle<C>, Errno> {
     if object.is_null() {
         Err(Errno::last())
     } else {
-        Ok(object)
+        Ok(Handle::from_ptr(object))
     }
 }
 
@@ -178,7 +162,6 @@ pub(super) fn check_errno(code: std::ffi::c_int) -> Result<(), Errno> {
     }
 }
 
-/// The open devices.
 #[derive(Default)]
 pub(super) struct Devices(Mutex<Vec<Arc<CmDevice>>>);
 
@@ -273,28 +256,16 @@ impl Devices {
 }
 
 /// `rdma_get_devices`: a NULL-terminated array of contexts.
-pub(crate) extern "C" fn get_devices(
-    count: crate::pointer::Out<std::ffi::c_int>,
-) -> *mut *mut IbvContext {
-    crate::guard::pointer("rdma_get_devices", || {
+pub(crate) extern "C" fn get_devices(count: Out<c_int>) -> *mut Handle<IbvContext> {
+    guard::pointer("rdma_get_devices", || {
         count.put_if_not_null(0);
         let found = super::table::table()?.devices.all()?;
-        // SAFETY: calloc may be called at any time; `free_devices` frees it.
-        let array = unsafe { libc::calloc(found.len() + 1, size_of::<*const ()>()) };
-        if array.is_null() {
-            return Err(Errno::ENOMEM);
-        }
-        let list = crate::pointer::Out::<*mut IbvContext>::allocated(array.cast());
-        for (index, device) in found.iter().enumerate() {
-            list.put_at(index, device.context.as_ptr())?;
-        }
-        count.put_if_not_null(crate::convert::int(found.len()));
-        Ok(array.cast())
+        null_terminated(found.iter().map(|device| device.context).collect(), count)
     })
 }
 
 /// `rdma_free_devices`. The contexts stay open.
-pub(crate) extern "C" fn free_devices(list: *mut *mut IbvContext) {
+pub(crate) extern "C" fn free_devices(list: *mut Handle<IbvContext>) {
     // SAFETY: the caller has it from `get_devices`, which allocated it, or it is NULL.
     unsafe { libc::free(list.cast()) };
 }

@@ -1,15 +1,9 @@
 //! Endpoints: IDs with address, route and QP made in one call.
 
-use super::channel::Channel;
 use super::id::{self, Endpoint, Id, find};
 use super::{accept, qp, resolve, table};
-use crate::abi::*;
-use crate::guard;
-use crate::pointer::{Handle, In, Out};
-use nix::errno::Errno;
-use std::ffi::c_int;
+use crate::prelude::*;
 use std::ptr;
-use std::sync::Arc;
 
 /// The resolution timeout. It has no effect, because this library resolves immediately.
 const TIMEOUT_MS: c_int = 2000;
@@ -97,8 +91,7 @@ fn prepare(
 /// # Errors
 /// Those of `rdma_create_qp`. The connection's ID is then destroyed.
 pub(super) fn adopt_request(listener: &Id, request: &Arc<Id>) -> Result<(), Errno> {
-    let own = Channel::new()?;
-    table::table()?.add_channel(Arc::clone(&own));
+    let own = table::table()?.channel_or_new(ptr::null())?;
     id::migrate(request, own, true)?;
     let attr = listener.inner.lock().endpoint;
     let Some(Endpoint(mut attr)) = attr else {
@@ -114,7 +107,6 @@ pub(super) fn adopt_request(listener: &Id, request: &Arc<Id>) -> Result<(), Errn
     })
 }
 
-/// `rdma_destroy_ep`.
 pub(crate) extern "C" fn destroy_ep(id: *mut RdmaCmId) {
     guard::nothing("rdma_destroy_ep", || {
         let found = find(id)?;

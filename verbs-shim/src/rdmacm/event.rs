@@ -7,20 +7,13 @@ use super::id::{Id, State, find};
 use super::peer::Peer;
 use super::table::table;
 use super::{accept, connect};
-use crate::abi::*;
 use crate::events::Unacknowledged;
-use crate::guard;
 use crate::log;
-use crate::pointer::{CPart, In, Out};
+use crate::prelude::*;
 use crate::strings;
 use crate::wait::{self, Found};
-use nix::errno::Errno;
-use parking_lot::Mutex;
 use roce_verbs::why::Ends;
-use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
-/// An event in the queue of a channel.
 pub(super) struct PendingEvent {
     /// The ID whose destruction waits for the acknowledgement. For a request, the listener.
     pub(super) id: Arc<Id>,
@@ -36,38 +29,21 @@ pub(super) struct PendingEvent {
     pub(super) reason: Option<String>,
 }
 
-/// The data of an event besides its type.
+/// The data of an event besides its type, without the private data.
 #[derive(Clone, Copy, Default)]
 pub(super) enum EventData {
     #[default]
     Empty,
-    Connection(Connection),
+    /// The peer's parameters of a connection, from this end's point of view.
+    Connection(RdmaConnParam),
     /// The number and Q_Key of the QP of a datagram service.
     RemoteQp(u32, u32),
-    Datagram(Datagram),
+    /// The path of datagrams to a QP or group.
+    Datagram(RdmaUdParam),
 }
 
-/// The peer's parameters of a connection, from this end's point of view.
-#[derive(Clone, Copy)]
-pub(super) struct Connection {
-    pub(super) responder_resources: u8,
-    pub(super) initiator_depth: u8,
-    pub(super) flow_control: bool,
-    pub(super) retry_count: u8,
-    pub(super) rnr_retry_count: u8,
-    pub(super) srq: bool,
-    pub(super) qpn: u32,
-}
-
-/// The path of datagrams to a QP or group.
-#[derive(Clone, Copy)]
-pub(super) struct Datagram {
-    pub(super) path: IbvAhAttr,
-    pub(super) qpn: u32,
-    pub(super) qkey: u32,
-    /// For a group, the program's context from the join.
-    pub(super) context: usize,
-}
+// SAFETY: its only pointer is the program's context, which this library does not follow.
+unsafe impl Send for EventData {}
 
 /// An event that C has and has not acknowledged yet.
 #[repr(C)]
@@ -144,7 +120,6 @@ impl PendingEvent {
         }
     }
 
-    /// Creates the C event.
     fn into_c(self) -> Result<*mut RdmaCmEvent, Errno> {
         let mut c = RdmaCmEvent::zeroed();
         let of = self.child.as_ref().unwrap_or(&self.id);
@@ -172,46 +147,21 @@ impl PendingEvent {
 impl EventData {
     fn param(self, private: &[u8]) -> RdmaParam {
         let len = u8::try_from(private.len()).unwrap_or(u8::MAX);
-        let bytes = if private.is_empty() {
-            In::at(0)
-        } else {
-            In::at(private.as_ptr() as u64)
+        let mut conn = match self {
+            Self::Empty | Self::RemoteQp(..) => RdmaConnParam::zeroed(),
+            Self::Connection(conn) => conn,
+            Self::Datagram(mut ud) => {
+                if !private.is_empty() {
+                    (ud.private_data, ud.private_data_len) = (private.as_ptr().cast(), len);
+                }
+                return RdmaParam { ud };
+            }
         };
-        match self {
-            Self::Empty | Self::RemoteQp(..) => RdmaParam {
-                conn: RdmaConnParam {
-                    private_data: bytes,
-                    private_data_len: len,
-                    ..RdmaConnParam::none()
-                },
-            },
-            Self::Connection(data) => RdmaParam {
-                conn: RdmaConnParam {
-                    private_data: bytes,
-                    private_data_len: len,
-                    responder_resources: data.responder_resources,
-                    initiator_depth: data.initiator_depth,
-                    flow_control: data.flow_control.into(),
-                    retry_count: data.retry_count,
-                    rnr_retry_count: data.rnr_retry_count,
-                    srq: data.srq.into(),
-                    qp_num: data.qpn,
-                },
-            },
-            Self::Datagram(data) => RdmaParam {
-                ud: RdmaUdParam {
-                    private_data: if private.is_empty() {
-                        data.context as *const c_void
-                    } else {
-                        private.as_ptr().cast()
-                    },
-                    private_data_len: len,
-                    ah_attr: data.path,
-                    qp_num: data.qpn,
-                    qkey: data.qkey,
-                },
-            },
+        if !private.is_empty() {
+            conn.private_data = In::at(private.as_ptr() as u64);
+            conn.private_data_len = len;
         }
+        RdmaParam { conn }
     }
 }
 
@@ -261,7 +211,6 @@ fn wait_for_next(channel: &Channel) -> Result<*mut RdmaCmEvent, Errno> {
     }
 }
 
-/// `rdma_get_cm_event`.
 pub(crate) extern "C-unwind" fn get_cm_event(
     channel: *mut RdmaEventChannel,
     event: Out<*mut RdmaCmEvent>,
@@ -284,7 +233,6 @@ fn attempt_get(
     }
 }
 
-/// `rdma_ack_cm_event`.
 pub(crate) extern "C" fn ack_cm_event(event: *mut RdmaCmEvent) -> c_int {
     guard::minus_one("rdma_ack_cm_event", || acknowledge(event))
 }

@@ -1,14 +1,11 @@
 //! Connections that were not made, as `ROCE_WHY` reports them.
 
-use crate::abi::*;
 use crate::log;
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::prelude::*;
 use roce_verbs::Context;
 use roce_verbs::roce_cm::{RejectReason, SidrStatus};
 use roce_verbs::why::{ConnectionFault, Ends, FailedConnection, WhyOutput};
 use std::collections::BTreeMap;
-use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::sync::LazyLock;
 
@@ -39,7 +36,6 @@ impl Counts {
     }
 }
 
-/// The contents of an event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome<'a> {
     pub(super) event: u32,

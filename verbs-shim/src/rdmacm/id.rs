@@ -7,19 +7,12 @@ use super::peer::Peer;
 use super::qp::{NewCqs, Queue};
 use super::sockaddr;
 use super::table::table;
-use crate::abi::*;
 use crate::events::Unacknowledged;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{CPart, Out};
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::prelude::*;
 use roce_verbs::cm::PortClaim;
 use roce_verbs::device::Gid;
-use roce_verbs::roce_cm::{ConnectionId, ListenerId, PortSpace};
-use std::ffi::{c_int, c_void};
+use roce_verbs::roce_cm::{Agent, ConnectionId, Instant, ListenerId, PortSpace};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// An ID (`rdma_cm_id`). A thread that has locked its [`Inner`] may call the connection manager,
@@ -31,7 +24,6 @@ pub(super) struct Id {
     /// Events that the program has not acknowledged yet.
     pub(super) unacknowledged: Arc<Unacknowledged>,
     pub(super) space: PortSpace,
-    /// Whether it is for datagrams.
     pub(super) is_datagram: bool,
     /// `RDMA_OPTION_ID_AFONLY`: whether `::` means IPv6 addresses only.
     pub(super) af_only: AtomicBool,
@@ -50,10 +42,8 @@ struct Attached {
     is_gone: bool,
 }
 
-/// The state of an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// New.
     Idle,
     /// It is bound to a local address, or to all of them.
     Bound,
@@ -75,7 +65,6 @@ pub(super) enum State {
 }
 
 impl State {
-    /// The state in words.
     fn words(self) -> &'static str {
         match self {
             Self::Idle => "is new",
@@ -100,9 +89,7 @@ pub(super) struct Inner {
     pub(super) device: Option<Arc<CmDevice>>,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
-    /// The claim of its local port.
     pub(super) claim: Option<PortClaim>,
-    /// Its listeners, one for each device.
     pub(super) listeners: Vec<(Arc<CmDevice>, ListenerId)>,
     pub(super) connection: Option<ConnectionId>,
     pub(super) peer: Peer,
@@ -120,10 +107,9 @@ pub(super) struct Inner {
     /// The CQs of its QP that the library created. The program may change the pointers in its part.
     pub(super) created_cqs: NewCqs,
     /// The CQ of its XRC SRQ, if the library created it.
-    pub(super) srq_cq: Option<Owned>,
+    pub(super) srq_cq: Option<Queue>,
 }
 
-/// The options that a program has set.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Options {
     pub(super) traffic_class: u8,
@@ -137,14 +123,6 @@ pub(super) struct Endpoint(pub(super) IbvQpInitAttr);
 // SAFETY: its pointers belong to the program, and are used only during calls of the program.
 unsafe impl Send for Endpoint {}
 
-/// A completion queue that the library made, with its channel.
-#[derive(Clone, Copy)]
-pub(super) struct Owned(pub(super) Queue);
-
-// SAFETY: objects of C, which any thread may use.
-unsafe impl Send for Owned {}
-
-/// A multicast group.
 pub(super) struct Group {
     pub(super) address: IpAddr,
     pub(super) gid: Gid,
@@ -152,7 +130,6 @@ pub(super) struct Group {
     pub(super) attached: bool,
 }
 
-/// The parameters of a new ID.
 pub(super) struct IdParams {
     pub(super) channel: Arc<Channel>,
     pub(super) sync: bool,
@@ -230,7 +207,6 @@ impl Id {
         self.c.as_ptr()
     }
 
-    /// The channel of its events.
     pub(super) fn channel(&self) -> Arc<Channel> {
         Arc::clone(&self.attached.lock().channel)
     }
@@ -311,6 +287,19 @@ impl Inner {
         })
     }
 
+    /// Calls the agent of the connection manager about the ID's connection.
+    ///
+    /// # Errors
+    /// `EINVAL` if it has none.
+    pub(super) fn with_agent<R>(
+        &self,
+        call: impl FnOnce(&mut Agent, Instant, ConnectionId) -> R,
+    ) -> Result<R, Errno> {
+        let connection = self.connection.ok_or(Errno::EINVAL)?;
+        let manager = &self.device()?.manager;
+        Ok(manager.with(|agent, now| call(agent, now, connection)))
+    }
+
     /// The addresses of both ends.
     ///
     /// # Errors
@@ -327,7 +316,6 @@ fn random_psn() -> Result<u32, Errno> {
     Ok(u32::from_ne_bytes(bytes) >> 8)
 }
 
-/// The ID of a C pointer.
 pub(super) fn find(id: *mut RdmaCmId) -> Result<Arc<Id>, Errno> {
     table()?.ids.find(id)
 }
@@ -341,17 +329,9 @@ pub(super) fn create(
 ) -> Result<Arc<Id>, Errno> {
     let table = table()?;
     let space = space(ps)?;
-    let sync = channel.is_null();
-    let channel = if sync {
-        let own = Channel::new()?;
-        table.add_channel(Arc::clone(&own));
-        own
-    } else {
-        table.channels.find(channel)?
-    };
     let id = Id::new(IdParams {
-        channel,
-        sync,
+        channel: table.channel_or_new(channel)?,
+        sync: channel.is_null(),
         context,
         space,
         qp_type,
@@ -360,7 +340,6 @@ pub(super) fn create(
     Ok(id)
 }
 
-/// `rdma_create_id`.
 pub(crate) extern "C" fn create_id(
     channel: *mut RdmaEventChannel,
     id: Out<*mut RdmaCmId>,
@@ -377,17 +356,9 @@ pub(crate) extern "C" fn create_id(
 /// `rdma_migrate_id`. Waits until the events from the old channel are acknowledged.
 pub(crate) extern "C" fn migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventChannel) -> c_int {
     guard::minus_one("rdma_migrate_id", || {
-        let table = table()?;
         let id = find(id)?;
-        let sync = channel.is_null();
-        let new = if sync {
-            let own = Channel::new()?;
-            table.add_channel(Arc::clone(&own));
-            own
-        } else {
-            table.channels.find(channel)?
-        };
-        migrate(&id, new, sync)
+        let new = table()?.channel_or_new(channel)?;
+        migrate(&id, new, channel.is_null())
     })
 }
 

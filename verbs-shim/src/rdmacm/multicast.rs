@@ -1,16 +1,10 @@
 //! Multicast groups of IDs.
 
-use super::event::{Datagram, EventData, PendingEvent, wait_if_sync};
+use super::event::{EventData, PendingEvent, wait_if_sync};
 use super::id::{Group, Id, Inner, State, find};
 use super::{path, sockaddr};
-use crate::abi::*;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::In;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::device::Gid;
-use std::ffi::{c_int, c_void};
 use std::net::IpAddr;
 
 /// The destination QP number of multicast datagrams.
@@ -19,7 +13,6 @@ const MULTICAST_QPN: u32 = 0xff_ffff;
 /// Datagrams to groups stay on the link.
 const HOP_LIMIT: u8 = 1;
 
-/// `rdma_join_multicast`.
 pub(crate) extern "C" fn join_multicast(
     id: *mut RdmaCmId,
     address: In<u8>,
@@ -30,7 +23,6 @@ pub(crate) extern "C" fn join_multicast(
     })
 }
 
-/// `rdma_join_multicast_ex`.
 pub(crate) extern "C" fn join_multicast_ex(
     id: *mut RdmaCmId,
     attr: In<RdmaJoinMcAttrEx>,
@@ -51,7 +43,6 @@ pub(crate) extern "C" fn join_multicast_ex(
     })
 }
 
-/// The address of a group.
 fn group(address: In<u8>) -> Result<IpAddr, Errno> {
     let group = sockaddr::canonical(sockaddr::read(address)?).ip();
     if group.is_multicast() {
@@ -76,14 +67,13 @@ fn join(id: *mut RdmaCmId, address: In<u8>, receives: bool, context: usize) -> R
         if inner.groups.iter().any(|group| group.address == address) {
             return Err(Errno::EADDRINUSE);
         }
-        let data = path_to(&inner, address).map(|path| {
-            EventData::Datagram(Datagram {
-                path,
-                qpn: MULTICAST_QPN,
-                qkey: UDP_QKEY,
-                context,
-            })
-        })?;
+        let data = EventData::Datagram(RdmaUdParam {
+            private_data: context as *const c_void,
+            ah_attr: path_to(&inner, address)?,
+            qp_num: MULTICAST_QPN,
+            qkey: UDP_QKEY,
+            ..Zero::zeroed()
+        });
         let joined = attach(&id, &mut inner, address, receives);
         let (good, bad) = (CM_EVENT_MULTICAST_JOIN, CM_EVENT_MULTICAST_ERROR);
         PendingEvent {
@@ -116,7 +106,6 @@ fn attach(id: &Id, inner: &mut Inner, address: IpAddr, receives: bool) -> Result
     Ok(())
 }
 
-/// `rdma_leave_multicast`.
 pub(crate) extern "C" fn leave_multicast(id: *mut RdmaCmId, address: In<u8>) -> c_int {
     guard::minus_one("rdma_leave_multicast", || {
         let id = find(id)?;

@@ -1,17 +1,11 @@
 //! `rdma_set_option`.
 
 use super::id::{State, find};
-use crate::abi::*;
-use crate::guard;
-use crate::pointer::In;
-use nix::errno::Errno;
-use std::ffi::c_int;
+use crate::prelude::*;
 use std::sync::atomic::Ordering;
 
-/// The largest ACK timeout.
 const MAX_TIMEOUT: u8 = 31;
 
-/// `rdma_set_option`.
 pub(crate) extern "C" fn set_option(
     id: *mut RdmaCmId,
     level: c_int,

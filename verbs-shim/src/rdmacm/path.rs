@@ -2,13 +2,12 @@
 
 use super::device::CmDevice;
 use super::id::{Id, Inner};
-use crate::abi::{IbvAhAttr, IbvGlobalRoute, SaPathRec};
+use crate::ah;
 use crate::convert::c_gid;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::device::Gid;
 use std::net::IpAddr;
 
-/// The hop limit of packets.
 pub(super) const HOP_LIMIT: u8 = 64;
 
 /// The only partition.
@@ -31,21 +30,13 @@ pub(super) fn ah_attr(
     traffic_class: u8,
     hop_limit: u8,
 ) -> Result<IbvAhAttr, Errno> {
-    Ok(IbvAhAttr {
-        grh: IbvGlobalRoute {
-            dgid: c_gid(to),
-            flow_label: 0,
-            sgid_index: device.gid_index(from)?,
-            hop_limit,
-            traffic_class,
-        },
-        dlid: 0,
-        sl: 0,
-        src_path_bits: 0,
-        static_rate: 0,
-        is_global: 1,
-        port_num: 1,
-    })
+    Ok(ah::ah_attr(IbvGlobalRoute {
+        dgid: c_gid(to),
+        sgid_index: device.gid_index(from)?,
+        hop_limit,
+        traffic_class,
+        ..Zero::zeroed()
+    }))
 }
 
 /// The path to the peer.
@@ -77,23 +68,17 @@ pub(super) fn fill_route(id: &Id, inner: &mut Inner) -> Result<(), Errno> {
     let record = SaPathRec {
         dgid: c_gid(remote.ip().into()),
         sgid: c_gid(local.ip().into()),
-        dlid: 0,
-        slid: 0,
-        raw_traffic: 0,
-        flow_label: 0,
         hop_limit: HOP_LIMIT,
         traffic_class: inner.options.traffic_class,
         reversible: 1,
         numb_path: 1,
         pkey: PKEY.to_be(),
-        sl: 0,
         mtu_selector: EXACTLY,
         mtu: mtu(inner)?.code(),
         rate_selector: EXACTLY,
-        rate: 0,
         packet_life_time_selector: EXACTLY,
         packet_life_time: LIFETIME,
-        preference: 0,
+        ..Zero::zeroed()
     };
     id.update_c_part(inner);
     let record = inner.path.insert(Box::new(record));

@@ -1,6 +1,6 @@
 //! The negotiated parameters of a connection, from this end's point of view.
 
-use super::event::Connection;
+use crate::prelude::*;
 use roce_verbs::roce_cm::{Reply, Request};
 
 /// The peer's QP, and the negotiated parameters. The depths are those of this end.
@@ -62,30 +62,31 @@ impl Peer {
     }
 }
 
-impl From<&Request> for Connection {
+impl From<&Request> for RdmaConnParam {
     fn from(request: &Request) -> Self {
         Self {
             responder_resources: request.initiator_depth,
             initiator_depth: request.responder_resources,
-            flow_control: request.flow_control,
+            flow_control: request.flow_control.into(),
             retry_count: request.retry_count,
             rnr_retry_count: request.rnr_retry_count,
-            srq: request.srq,
-            qpn: request.qpn.get(),
+            srq: request.srq.into(),
+            qp_num: request.qpn.get(),
+            ..Zero::zeroed()
         }
     }
 }
 
-impl From<&Reply> for Connection {
+impl From<&Reply> for RdmaConnParam {
     fn from(reply: &Reply) -> Self {
         Self {
             responder_resources: reply.initiator_depth,
             initiator_depth: reply.responder_resources,
-            flow_control: reply.flow_control,
-            retry_count: 0,
+            flow_control: reply.flow_control.into(),
             rnr_retry_count: reply.rnr_retry_count,
-            srq: reply.srq,
-            qpn: reply.qpn.get(),
+            srq: reply.srq.into(),
+            qp_num: reply.qpn.get(),
+            ..Zero::zeroed()
         }
     }
 }

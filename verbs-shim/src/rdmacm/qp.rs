@@ -1,20 +1,15 @@
 //! QPs of IDs, and the completion queues that the library makes for them.
 
 use super::attributes;
-use super::device::{check_errno, non_null};
+use super::device::{check_errno, created};
 use super::id::{Id, Inner, find};
-use crate::abi::*;
 use crate::channel;
 use crate::convert::qp_kind;
 use crate::cq;
-use crate::guard;
-use crate::pointer::{Handle, In, Out};
+use crate::prelude::*;
 use crate::qp;
-use nix::errno::Errno;
 use roce_verbs::QpKind;
-use std::ffi::{c_int, c_void};
 
-/// A completion queue with its completion channel.
 pub(super) type Queue = (Handle<IbvCompChannel>, Handle<IbvCq>);
 
 /// The minimum inline capacity of a QP, in bytes: the size of a scatter/gather element in a NIC's
@@ -25,10 +20,6 @@ const MIN_INLINE: u32 = 16;
 #[derive(Clone, Copy, Default)]
 pub(super) struct NewCqs([Option<Queue>; 2]);
 
-// SAFETY: objects of C, which any thread may use.
-unsafe impl Send for NewCqs {}
-
-/// `rdma_create_qp`.
 pub(crate) extern "C" fn create_qp(
     id: *mut RdmaCmId,
     pd: Handle<IbvPd>,
@@ -56,7 +47,7 @@ pub(super) fn create(id: &Id, pd: Handle<IbvPd>, attr: &mut IbvQpInitAttr) -> Re
     let qp = if params.qp_type == QPT_XRC_RECV {
         create_target(&inner, &c, &mut params)
     } else {
-        non_null(qp::create_qp(pd, Out::allocated(&raw mut params)))
+        created(qp::create_qp(pd, Out::allocated(&raw mut params)))
     };
     finish(id, &mut inner, pd, qp, &new)?;
     *attr = params;
@@ -68,7 +59,7 @@ fn create_target(
     inner: &Inner,
     c: &RdmaCmId,
     params: &mut IbvQpInitAttr,
-) -> Result<*mut IbvQp, Errno> {
+) -> Result<Handle<IbvQp>, Errno> {
     let mut extended = IbvQpInitAttrEx {
         qp_context: params.qp_context,
         cap: params.cap,
@@ -78,7 +69,7 @@ fn create_target(
         xrcd: inner.device()?.xrcd()?,
         ..IbvQpInitAttrEx::zeroed()
     };
-    let qp = non_null(qp::create_qp_ex(c.verbs, Out::allocated(&raw mut extended)))?;
+    let qp = created(qp::create_qp_ex(c.verbs, Out::allocated(&raw mut extended)))?;
     params.cap = extended.cap;
     Ok(qp)
 }
@@ -99,7 +90,6 @@ pub(super) fn kind(c: &RdmaCmId) -> Result<QpKind, Errno> {
     }
 }
 
-/// `rdma_create_qp_ex`.
 pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttrEx>) -> c_int {
     guard::minus_one("rdma_create_qp_ex", || {
         let id = find(id)?;
@@ -122,7 +112,7 @@ pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttr
         let depths = depths(params.qp_type, &params.cap);
         let new = NewCqs::make(&id, [&mut params.send_cq, &mut params.recv_cq], depths)?;
         let part = Out::allocated(&raw mut params);
-        let qp = non_null(qp::create_qp_ex(c.verbs, part));
+        let qp = created(qp::create_qp_ex(c.verbs, part));
         finish(&id, &mut inner, params.pd, qp, &new)?;
         *attr = params;
         Ok(())
@@ -183,9 +173,9 @@ pub(super) fn create_cq_with_channel(
     owner: *mut c_void,
 ) -> Result<Queue, Errno> {
     let depth = c_int::try_from(depth).map_err(|_| Errno::EINVAL)?.max(1);
-    let channel = Handle::from_ptr(non_null(channel::create_comp_channel(context))?);
-    match non_null(cq::create_cq(context, depth, owner, channel, 0)) {
-        Ok(queue) => Ok((channel, Handle::from_ptr(queue))),
+    let channel = created(channel::create_comp_channel(context))?;
+    match created(cq::create_cq(context, depth, owner, channel, 0)) {
+        Ok(queue) => Ok((channel, queue)),
         Err(errno) => {
             channel::destroy_comp_channel(channel);
             Err(errno)
@@ -199,10 +189,9 @@ fn finish(
     id: &Id,
     inner: &mut Inner,
     pd: Handle<IbvPd>,
-    qp: Result<*mut IbvQp, Errno>,
+    qp: Result<Handle<IbvQp>, Errno>,
     new: &NewCqs,
 ) -> Result<(), Errno> {
-    let qp = qp.map(Handle::<IbvQp>::from_ptr);
     let started = qp.and_then(|qp| {
         start(id, inner, qp).inspect_err(|_| {
             qp::destroy_qp(qp);
@@ -261,7 +250,6 @@ pub(super) fn to_error(id: &Id) -> Result<(), Errno> {
     modify(qp, (attr, QP_STATE))
 }
 
-/// `rdma_destroy_qp`.
 pub(crate) extern "C" fn destroy_qp(id: *mut RdmaCmId) {
     guard::nothing("rdma_destroy_qp", || destroy(&*find(id)?));
 }

@@ -5,19 +5,12 @@ use super::event::{PendingEvent, wait_if_sync};
 use super::id::{Id, Inner, State, find};
 use super::table::table;
 use super::{path, sockaddr};
-use crate::abi::*;
-use crate::errors::OrErrno;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::In;
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_verbs::cm::PortClaim;
 use roce_verbs::roce_cm::Addresses;
-use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
-/// `rdma_bind_addr`.
 pub(crate) extern "C" fn bind_addr(id: *mut RdmaCmId, address: In<u8>) -> c_int {
     guard::minus_one("rdma_bind_addr", || {
         let id = find(id)?;
@@ -213,7 +206,6 @@ fn select_device(id: &Id, inner: &mut Inner, local: SocketAddr) -> Result<(), Er
     Ok(())
 }
 
-/// `rdma_resolve_route`.
 pub(crate) extern "C" fn resolve_route(id: *mut RdmaCmId, _timeout_ms: c_int) -> c_int {
     guard::minus_one("rdma_resolve_route", || {
         let id = find(id)?;

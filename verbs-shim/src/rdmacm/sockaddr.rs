@@ -1,9 +1,6 @@
 //! Addresses in C's form: `struct sockaddr_in` and `struct sockaddr_in6`.
 
-use crate::abi::Storage;
-use crate::log::with_reason;
-use crate::pointer::In;
-use nix::errno::Errno;
+use crate::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 
 /// Lengths of `struct sockaddr_in` and `struct sockaddr_in6`, in bytes.
@@ -50,7 +47,6 @@ fn word<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
     found.unwrap_or([0; N])
 }
 
-/// An address as a `struct sockaddr_storage`.
 pub(crate) fn storage(address: SocketAddr) -> Storage {
     let mut bytes = [0; size_of::<Storage>()];
     let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
@@ -126,7 +122,6 @@ pub(super) fn source_for(remote: SocketAddr) -> Result<IpAddr, Errno> {
     })
 }
 
-/// The UDP port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
 
 #[cfg(test)]

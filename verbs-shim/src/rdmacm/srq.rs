@@ -1,14 +1,10 @@
 //! Shared receive queues of IDs.
 
-use super::device::{check_errno, non_null};
-use super::id::{Id, Owned, find};
+use super::device::{check_errno, created};
+use super::id::{Id, find};
 use super::qp;
-use crate::abi::*;
-use crate::guard;
-use crate::pointer::{Handle, In, Out};
+use crate::prelude::*;
 use crate::srq;
-use nix::errno::Errno;
-use std::ffi::c_int;
 
 /// `rdma_create_srq`. For an ID of type XRC, creates an XRC SRQ.
 pub(crate) extern "C" fn create_srq(
@@ -36,7 +32,6 @@ pub(crate) extern "C" fn create_srq(
     })
 }
 
-/// `rdma_create_srq_ex`.
 pub(crate) extern "C" fn create_srq_ex(id: *mut RdmaCmId, attr: Out<IbvSrqInitAttrEx>) -> c_int {
     guard::minus_one("rdma_create_srq_ex", || create(&*find(id)?, attr.get()?))
 }
@@ -66,16 +61,16 @@ fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
         }
         params.comp_mask |= SRQ_INIT_ATTR_XRCD | SRQ_INIT_ATTR_CQ;
     }
-    let made = non_null(srq::create_srq_ex(c.verbs, Out::allocated(&raw mut params)));
+    let made = created(srq::create_srq_ex(c.verbs, Out::allocated(&raw mut params)));
     let srq = made.inspect_err(|_| own.into_iter().for_each(qp::destroy_queue))?;
     *attr = params;
     id.c.set(|c| {
-        (c.srq, c.pd) = (Handle::from_ptr(srq), params.pd);
+        (c.srq, c.pd) = (srq, params.pd);
         if let Some(queue) = own {
             (c.recv_cq_channel, c.recv_cq) = queue;
         }
     });
-    inner.srq_cq = own.map(Owned);
+    inner.srq_cq = own;
     Ok(())
 }
 
@@ -87,7 +82,6 @@ fn check(c: &RdmaCmId, pd: Handle<IbvPd>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `rdma_destroy_srq`.
 pub(crate) extern "C" fn destroy_srq(id: *mut RdmaCmId) {
     guard::nothing("rdma_destroy_srq", || {
         let id = find(id)?;
@@ -98,11 +92,11 @@ pub(crate) extern "C" fn destroy_srq(id: *mut RdmaCmId) {
         id.c.set(|c| {
             c.srq = Handle::NULL;
             // A QP that was created later has a CQ of its own there.
-            if own.is_some_and(|Owned((_, queue))| queue.as_ptr() == c.recv_cq.as_ptr()) {
+            if own.is_some_and(|(_, queue)| queue.as_ptr() == c.recv_cq.as_ptr()) {
                 (c.recv_cq_channel, c.recv_cq) = (Handle::NULL, Handle::NULL);
             }
         });
-        if let Some(Owned(queue)) = own {
+        if let Some(queue) = own {
             qp::destroy_queue(queue);
         }
         Ok(())

@@ -5,14 +5,10 @@ use super::channel::Channel;
 use super::device::Devices;
 use super::event::DeliveredEvent;
 use super::id::Id;
-use crate::abi::RdmaEventChannel;
 use crate::fork;
-use crate::log::with_reason;
-use nix::errno::Errno;
-use parking_lot::Mutex;
+use crate::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Objects of one kind, by the addresses of the parts that C sees.
@@ -25,7 +21,6 @@ impl<T> Default for ByAddress<T> {
 }
 
 impl<T> ByAddress<T> {
-    /// Adds an object.
     pub(super) fn add(&self, object: Arc<T>) {
         let address = Arc::as_ptr(&object) as usize;
         self.0.lock().insert(address, object);
@@ -103,10 +98,25 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Adds a channel.
     pub(super) fn add_channel(&self, channel: Arc<Channel>) {
         self.destroyed_channels.forget(channel.as_ptr() as usize);
         self.channels.add(channel);
+    }
+
+    /// The channel of an ID that the program gives this one: a new one, if it is NULL.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none at the address, or if the system is out of descriptors.
+    pub(super) fn channel_or_new(
+        &self,
+        part: *const RdmaEventChannel,
+    ) -> Result<Arc<Channel>, Errno> {
+        if !part.is_null() {
+            return self.channels.find(part);
+        }
+        let own = Channel::new()?;
+        self.add_channel(Arc::clone(&own));
+        Ok(own)
     }
 
     /// The channel at an address; `None` if a blocking channel was destroyed there. A thread of the

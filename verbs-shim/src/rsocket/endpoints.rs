@@ -1,19 +1,14 @@
 //! Making, connecting and closing sockets, and their addresses.
 
 use super::OrErrno;
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{In, Out};
+use crate::prelude::*;
 use crate::rdmacm::sockaddr;
-use nix::errno::Errno;
 use roce_rsockets as rs;
-use std::ffi::c_int;
 use std::net::SocketAddr;
 
 /// The bits of a socket's type that are flags.
 const TYPE_FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 
-/// `rsocket`.
 pub(crate) extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     guard::value("rsocket", -1, || {
         let domain = match domain {
@@ -41,17 +36,14 @@ pub(crate) extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
     })
 }
 
-/// `rbind`.
 pub(crate) extern "C" fn bind(fd: c_int, address: In<u8>, len: u32) -> c_int {
     guard::minus_one("rbind", || rs::bind(fd, read(address, len)?).or_errno())
 }
 
-/// `rlisten`.
 pub(crate) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     guard::minus_one("rlisten", || rs::listen(fd, backlog).or_errno())
 }
 
-/// `raccept`.
 pub(crate) extern "C" fn accept(fd: c_int, address: Out<u8>, len: Out<u32>) -> c_int {
     guard::value("raccept", -1, || {
         if !address.is_null() {
@@ -65,7 +57,6 @@ pub(crate) extern "C" fn accept(fd: c_int, address: Out<u8>, len: Out<u32>) -> c
     })
 }
 
-/// `rconnect`.
 pub(crate) extern "C" fn connect(fd: c_int, address: In<u8>, len: u32) -> c_int {
     guard::minus_one("rconnect", || {
         if rs::is_datagram(fd) && family(address, len)? == libc::AF_UNSPEC {
@@ -75,7 +66,6 @@ pub(crate) extern "C" fn connect(fd: c_int, address: In<u8>, len: u32) -> c_int 
     })
 }
 
-/// `rshutdown`.
 pub(crate) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     guard::minus_one("rshutdown", || {
         let which = match how {
@@ -88,19 +78,16 @@ pub(crate) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     })
 }
 
-/// `rclose`.
 pub(crate) extern "C" fn close(fd: c_int) -> c_int {
     guard::minus_one("rclose", || rs::close(fd).or_errno())
 }
 
-/// `rgetsockname`.
 pub(crate) extern "C" fn local_name(fd: c_int, address: Out<u8>, len: Out<u32>) -> c_int {
     guard::minus_one("rgetsockname", || {
         write(rs::local_name(fd).or_errno()?, address, len)
     })
 }
 
-/// `rgetpeername`.
 pub(crate) extern "C" fn peer_name(fd: c_int, address: Out<u8>, len: Out<u32>) -> c_int {
     guard::minus_one("rgetpeername", || {
         write(rs::peer_name(fd).or_errno()?, address, len)

@@ -1,13 +1,10 @@
 //! Options of sockets.
 
 use super::{OrErrno, route};
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{In, Out, Zero};
-use nix::errno::Errno;
+use crate::pointer::Zero;
+use crate::prelude::*;
 use roce_rsockets as rs;
 use roce_rsockets::{Number, Time};
-use std::ffi::c_int;
 use std::time::Duration;
 
 /// `SOL_RDMA`, and its options.
@@ -18,7 +15,6 @@ const RDMA_INLINE: c_int = 2;
 const RDMA_IOMAPSIZE: c_int = 3;
 const RDMA_ROUTE: c_int = 4;
 
-/// An option.
 enum Kind {
     Number(Number),
     Time(Time),
@@ -74,7 +70,6 @@ fn kind(level: c_int, option: c_int) -> Result<Kind, Errno> {
     })
 }
 
-/// `rsetsockopt`.
 pub(crate) extern "C" fn set(
     fd: c_int,
     level: c_int,
@@ -146,7 +141,6 @@ fn get_of_udp(
     Errno::result(got).map(drop)
 }
 
-/// `rgetsockopt`.
 pub(crate) extern "C" fn get(
     fd: c_int,
     level: c_int,

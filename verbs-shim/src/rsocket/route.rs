@@ -1,8 +1,6 @@
 //! RDMA_ROUTE: `struct ibv_path_data`.
 
-use crate::log::with_reason;
-use crate::pointer::{In, Out};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_rsockets::Route;
 use roce_verbs::qp::PathMtu;
 use std::net::IpAddr;
@@ -47,7 +45,6 @@ pub(super) fn read(paths: In<u8>, len: u32) -> Result<Route, Errno> {
     })
 }
 
-/// Writes a path.
 pub(super) fn write(
     route: &Route,
     path_mtu: PathMtu,

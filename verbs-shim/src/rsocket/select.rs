@@ -1,14 +1,11 @@
 //! `rpoll` and `rselect`.
 
 use super::OrErrno;
-use crate::guard;
-use crate::pointer::{In, Out};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_rsockets::{PollFd, poll as poll_sockets};
-use std::ffi::{c_int, c_ulong};
+use std::ffi::c_ulong;
 use std::time::Duration;
 
-/// `rpoll`.
 pub(crate) extern "C" fn poll(fds: Out<PollFd>, count: c_ulong, timeout_ms: c_int) -> c_int {
     guard::value("rpoll", -1, || {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
@@ -22,10 +19,8 @@ pub(crate) extern "C" fn poll(fds: Out<PollFd>, count: c_ulong, timeout_ms: c_in
     })
 }
 
-/// The number of descriptors in an `fd_set`.
 const SET_LEN: usize = libc::FD_SETSIZE;
 
-/// `rselect`.
 pub(crate) extern "C" fn select(
     count: c_int,
     reads: Out<libc::fd_set>,

@@ -1,12 +1,8 @@
 //! Sending and receiving.
 
 use super::{OrErrno, endpoints, length};
-use crate::guard;
-use crate::log::with_reason;
-use crate::pointer::{In, Out};
-use nix::errno::Errno;
+use crate::prelude::*;
 use roce_rsockets as rs;
-use std::ffi::c_int;
 use std::io::{IoSlice, IoSliceMut};
 
 /// The most elements of an `iovec` array, as Linux limits them.
@@ -15,7 +11,6 @@ const IOV_MAX: usize = 1024;
 /// The largest transfer of a call, as Linux limits it.
 const MAX_TRANSFER: usize = 0x7fff_f000;
 
-/// `rrecv`.
 pub(crate) extern "C" fn recv(fd: c_int, buffer: Out<u8>, len: usize, flags: c_int) -> isize {
     guard::value("rrecv", -1, || {
         let mut slices = [IoSliceMut::new(bytes_mut(buffer, len)?)];
@@ -23,7 +18,6 @@ pub(crate) extern "C" fn recv(fd: c_int, buffer: Out<u8>, len: usize, flags: c_i
     })
 }
 
-/// `rrecvfrom`.
 pub(crate) extern "C" fn recvfrom(
     fd: c_int,
     buffer: Out<u8>,
@@ -45,7 +39,6 @@ pub(crate) extern "C" fn recvfrom(
     })
 }
 
-/// `rrecvmsg`.
 pub(crate) extern "C" fn recvmsg(fd: c_int, message: Out<libc::msghdr>, flags: c_int) -> isize {
     guard::value("rrecvmsg", -1, || {
         let header = message.get()?;
@@ -71,12 +64,10 @@ pub(crate) extern "C" fn recvmsg(fd: c_int, message: Out<libc::msghdr>, flags: c
     })
 }
 
-/// `rread`.
 pub(crate) extern "C" fn read(fd: c_int, buffer: Out<u8>, len: usize) -> isize {
     recv(fd, buffer, len, 0)
 }
 
-/// `rreadv`.
 pub(crate) extern "C" fn readv(fd: c_int, vectors: In<libc::iovec>, count: c_int) -> isize {
     guard::value("rreadv", -1, || {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
@@ -84,7 +75,6 @@ pub(crate) extern "C" fn readv(fd: c_int, vectors: In<libc::iovec>, count: c_int
     })
 }
 
-/// `rsend`.
 pub(crate) extern "C" fn send(fd: c_int, buffer: In<u8>, len: usize, flags: c_int) -> isize {
     guard::value("rsend", -1, || {
         let slices = [IoSlice::new(bytes(buffer, len)?)];
@@ -92,7 +82,6 @@ pub(crate) extern "C" fn send(fd: c_int, buffer: In<u8>, len: usize, flags: c_in
     })
 }
 
-/// `rsendto`.
 pub(crate) extern "C" fn sendto(
     fd: c_int,
     buffer: In<u8>,
@@ -107,7 +96,6 @@ pub(crate) extern "C" fn sendto(
     })
 }
 
-/// `rsendmsg`.
 pub(crate) extern "C" fn sendmsg(fd: c_int, message: In<libc::msghdr>, flags: c_int) -> isize {
     guard::value("rsendmsg", -1, || {
         let header = message.get()?;
@@ -127,12 +115,10 @@ pub(crate) extern "C" fn sendmsg(fd: c_int, message: In<libc::msghdr>, flags: c_
     })
 }
 
-/// `rwrite`.
 pub(crate) extern "C" fn write(fd: c_int, buffer: In<u8>, len: usize) -> isize {
     send(fd, buffer, len, 0)
 }
 
-/// `rwritev`.
 pub(crate) extern "C" fn writev(fd: c_int, vectors: In<libc::iovec>, count: c_int) -> isize {
     guard::value("rwritev", -1, || {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
@@ -140,7 +126,6 @@ pub(crate) extern "C" fn writev(fd: c_int, vectors: In<libc::iovec>, count: c_in
     })
 }
 
-/// `riomap`.
 pub(crate) extern "C" fn iomap(
     fd: c_int,
     buffer: Out<u8>,
@@ -166,7 +151,6 @@ pub(crate) extern "C" fn iomap(
     })
 }
 
-/// `riounmap`.
 pub(crate) extern "C" fn iounmap(fd: c_int, buffer: Out<u8>, len: usize) -> c_int {
     guard::minus_one("riounmap", || {
         let address = buffer.input().as_ptr().cast_mut();
@@ -174,7 +158,6 @@ pub(crate) extern "C" fn iounmap(fd: c_int, buffer: Out<u8>, len: usize) -> c_in
     })
 }
 
-/// `riowrite`.
 pub(crate) extern "C" fn iowrite(
     fd: c_int,
     buffer: In<u8>,
@@ -278,7 +261,6 @@ fn bytes_mut<'a>(buffer: Out<u8>, len: usize) -> Result<&'a mut [u8], Errno> {
     }
 }
 
-/// The elements of an array of vectors.
 fn vectors<'a>(vectors: In<libc::iovec>, count: usize) -> Result<&'a [libc::iovec], Errno> {
     match count {
         0 => Ok(&[]),

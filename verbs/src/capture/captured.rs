@@ -20,42 +20,36 @@ pub(super) struct Captured<'a> {
     pub(super) comments: &'a [String],
 }
 
-/// The names of an interface and its device.
+/// The name of an interface, and what capture files say of it.
 #[derive(Debug)]
 pub(super) struct Names {
     interface: String,
-    device: String,
+    description: String,
+    description_v1: String,
 }
 
 impl Names {
     pub(super) fn of(device: &Device) -> Self {
+        let description = format!("RoCE device {}", device.name());
         Self {
             interface: device.interface().name.clone(),
-            device: device.name(),
+            description_v1: format!("{description}, RoCE v1"),
+            description,
         }
     }
 
-    pub(super) fn description(&self) -> String {
-        format!("RoCE device {}", self.device)
-    }
-
-    pub(super) fn description_v1(&self) -> String {
-        format!("{}, RoCE v1", self.description())
-    }
-
-    /// The interface for packets of `version`.
-    pub(super) fn interface<'a>(
-        &'a self,
-        version: RoceVersion,
-        description: &'a str,
-    ) -> Interface<'a> {
+    pub(super) fn interface(&self, version: RoceVersion) -> Interface<'_> {
+        let (description, link_type) = match version {
+            RoceVersion::V2 => (&self.description, LinkType::RawIp),
+            RoceVersion::V1 => (
+                &self.description_v1,
+                LinkType::Other(frame::LINKTYPE_LINUX_SLL),
+            ),
+        };
         Interface {
             name: &self.interface,
             description,
-            link_type: match version {
-                RoceVersion::V2 => LinkType::RawIp,
-                RoceVersion::V1 => LinkType::Other(frame::LINKTYPE_LINUX_SLL),
-            },
+            link_type,
         }
     }
 }

@@ -16,17 +16,12 @@ const OUTCOME_COUNTERS: [(Stat, &str); 3] = [
     ),
 ];
 
-/// The comments on one packet.
 #[derive(Debug, Default)]
-pub(super) struct Comments(Vec<String>);
+pub(super) struct Comments(pub(super) Vec<String>);
 
 impl Comments {
     pub(super) fn clear(&mut self) {
         self.0.clear();
-    }
-
-    pub(super) fn get(&self) -> &[String] {
-        &self.0
     }
 
     /// Adds a comment that an injected fault lost the packet.

@@ -1,12 +1,9 @@
 //! The capture that the environment enables.
 
-use crate::environment;
+use crate::environment::{self, Once, malformed, write_to_stderr};
 use crate::error::OpenError;
 use roce_capture::Capture;
-use std::io::Write as _;
-use std::sync::OnceLock;
 
-/// The variable that enables a capture.
 const VARIABLE: &str = "ROCE_PCAP";
 
 /// The capture that `ROCE_PCAP` enables, if it is set. A process has one capture, created by the
@@ -16,33 +13,17 @@ const VARIABLE: &str = "ROCE_PCAP";
 /// # Errors
 /// If the file can't be created.
 pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
-    static CAPTURE: OnceLock<Result<Option<Capture>, (String, String)>> = OnceLock::new();
-    let create = || match environment::value(VARIABLE) {
-        None => Ok(None),
-        Some(name) => {
-            let describe = |error: roce_capture::CreateError| {
-                (name.to_string_lossy().into_owned(), error.to_string())
-            };
-            let capture = Capture::from_setting(&name).map_err(describe)?;
-            announce(&capture);
-            Ok(Some(capture))
-        }
-    };
-    CAPTURE
-        .get_or_init(create)
-        .clone()
-        .map_err(|(value, error)| OpenError::Environment {
-            variable: VARIABLE,
-            value,
-            error,
-        })
+    static CAPTURE: Once<Capture> = Once::new();
+    environment::variable_once(&CAPTURE, VARIABLE, |name| {
+        let capture = Capture::from_setting(name).map_err(|error| error.to_string())?;
+        announce(&capture);
+        Ok(capture)
+    })
 }
 
 fn announce(capture: &Capture) {
     let (path, limits) = (capture.path().display(), capture.limits());
-    let line = format!("roce: capturing to {path}, {limits}\n");
-    // One write: another process may write to the same stderr.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    write_to_stderr(&format!("roce: capturing to {path}, {limits}\n"));
 }
 
 /// Checks that `ROCE_PCAP` is well-formed and its folder exists. Creates no file.
@@ -53,9 +34,5 @@ pub(crate) fn check_capture_setting() -> Result<(), OpenError> {
     let Some(name) = environment::value(VARIABLE) else {
         return Ok(());
     };
-    Capture::check(&name).map_err(|error| OpenError::Environment {
-        variable: VARIABLE,
-        value: name.to_string_lossy().into_owned(),
-        error: error.to_string(),
-    })
+    Capture::check(&name).map_err(|error| malformed(VARIABLE, &name, error))
 }

@@ -31,7 +31,6 @@ const PACKET_OUTGOING: u8 = 4;
 #[derive(Debug, Default)]
 pub(super) struct Frame(Vec<u8>);
 
-/// The known fields of the headers.
 struct Headers {
     src: IpAddr,
     dst: IpAddr,
@@ -44,7 +43,6 @@ struct Headers {
 }
 
 impl Frame {
-    /// A packet as it was received.
     pub(super) fn received(&mut self, meta: &RxMeta, transport: &[u8]) -> &[u8] {
         self.build(
             &Headers {
@@ -60,7 +58,6 @@ impl Frame {
         )
     }
 
-    /// A packet as it is sent.
     pub(super) fn sent(
         &mut self,
         to: &TxMeta,

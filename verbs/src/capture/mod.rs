@@ -37,7 +37,6 @@ use std::io;
 use std::time::SystemTime;
 use tap::{Reservation, Tap};
 
-/// Captures the packets of one port.
 #[derive(Debug)]
 pub(crate) struct PortCapture {
     sinks: Sinks,
@@ -69,7 +68,7 @@ impl PortCapture {
     /// If they can't be encoded.
     pub(crate) fn packets_of(&self, qpn: Qpn, explanation: &str) -> io::Result<PacketsOfQp> {
         match &self.sinks.recent {
-            Some(recent) => recent.of_qp(self.sinks.names(), qpn, explanation),
+            Some(recent) => recent.of_qp(&self.sinks.names, qpn, explanation),
             None => Ok(PacketsOfQp {
                 count: 0,
                 section: Vec::new(),
@@ -109,7 +108,6 @@ impl PortCapture {
         self.write_received(time, meta, transport);
     }
 
-    /// Writes a received packet with its comments.
     fn write_received(&mut self, time: SystemTime, meta: &RxMeta, transport: &[u8]) {
         let bytes = self.frame.received(meta, transport);
         self.sinks.write(&Captured {
@@ -118,7 +116,7 @@ impl PortCapture {
             time,
             direction: Direction::Received,
             bytes,
-            comments: self.comments.get(),
+            comments: &self.comments.0,
         });
     }
 

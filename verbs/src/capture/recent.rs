@@ -62,16 +62,14 @@ impl Recent {
     ) -> io::Result<PacketsOfQp> {
         let kept: Vec<&Kept> = self.0.iter().filter(|kept| kept.qpn == qpn).collect();
         let mut section = Section::new()?;
-        let v2 = section.add_interface(&names.interface(RoceVersion::V2, &names.description()))?;
+        let v2 = section.add_interface(&names.interface(RoceVersion::V2))?;
         let mut v1 = None;
         for (number, packet) in kept.iter().enumerate() {
             let interface = match (packet.version, v1) {
                 (RoceVersion::V2, _) => v2,
                 (RoceVersion::V1, Some(known)) => known,
                 (RoceVersion::V1, None) => {
-                    let description = names.description_v1();
-                    let added = names.interface(RoceVersion::V1, &description);
-                    *v1.insert(section.add_interface(&added)?)
+                    *v1.insert(section.add_interface(&names.interface(RoceVersion::V1))?)
                 }
             };
             let mut comments = packet.comments.clone();

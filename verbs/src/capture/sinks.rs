@@ -18,7 +18,7 @@ struct File {
 /// Where the packets of a device go.
 #[derive(Debug)]
 pub(super) struct Sinks {
-    names: Names,
+    pub(super) names: Names,
     file: Option<File>,
     pub(super) recent: Option<Recent>,
 }
@@ -28,8 +28,7 @@ impl Sinks {
     pub(super) fn new(capture: Option<&Capture>, keeps_recent: bool, device: &Device) -> Self {
         let names = Names::of(device);
         let file = capture.map(|capture| File {
-            interface: capture
-                .add_interface(&names.interface(RoceVersion::V2, &names.description())),
+            interface: capture.add_interface(&names.interface(RoceVersion::V2)),
             capture: capture.clone(),
             interface_v1: None,
         });
@@ -38,10 +37,6 @@ impl Sinks {
             file,
             recent: keeps_recent.then(Recent::default),
         }
-    }
-
-    pub(super) fn names(&self) -> &Names {
-        &self.names
     }
 
     pub(super) fn write(&mut self, packet: &Captured<'_>) {
@@ -54,8 +49,7 @@ impl Sinks {
         let interface = match packet.version {
             RoceVersion::V2 => file.interface,
             RoceVersion::V1 => *file.interface_v1.get_or_insert_with(|| {
-                let description = self.names.description_v1();
-                let added = self.names.interface(RoceVersion::V1, &description);
+                let added = self.names.interface(RoceVersion::V1);
                 file.capture.add_interface(&added)
             }),
         };
@@ -69,7 +63,6 @@ impl Sinks {
         });
     }
 
-    /// The capture file.
     #[cfg(test)]
     pub(super) fn file(&self) -> Option<&Capture> {
         self.file.as_ref().map(|file| &file.capture)

@@ -242,7 +242,7 @@ fn comments_say_what_happened_to_a_packet() {
         ),
     ] {
         capture.receive(&mut nic, Instant::ZERO, &meta, packet, &effects);
-        assert_eq!(capture.comments.get(), expected);
+        assert_eq!(capture.comments.0, expected);
     }
     for (why, expected) in [
         (Loss::Random, "fault: lost (fault_lost)"),
@@ -252,7 +252,7 @@ fn comments_say_what_happened_to_a_packet() {
         ),
     ] {
         capture.lose(&meta, &good, why);
-        assert_eq!(capture.comments.get(), [expected]);
+        assert_eq!(capture.comments.0, [expected]);
     }
     // The lost packets did not reach the NIC.
     assert_eq!(nic.counters().total_drops(), 3);
@@ -275,7 +275,7 @@ fn repeated_drops_share_one_comment() {
     let mut comments = Comments::default();
     comments.received(&before, nic.counters());
     assert_eq!(
-        comments.get(),
+        comments.0,
         ["dropped: unknown qp (drop_unknown_qp), 144 times"]
     );
 }

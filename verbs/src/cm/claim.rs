@@ -150,11 +150,7 @@ impl fmt::Display for PortClaimError {
     }
 }
 
-impl fmt::Debug for PortClaimError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(PortClaimError);
 
 impl std::error::Error for PortClaimError {}
 

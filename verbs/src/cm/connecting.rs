@@ -19,13 +19,13 @@ use std::sync::Arc;
 /// it gives the connection up.
 #[derive(Debug)]
 pub struct Connecting {
-    cm: CmConnection,
-    qp: Arc<QueuePair>,
-    role: Role,
+    pub(super) cm: CmConnection,
+    pub(super) qp: Arc<QueuePair>,
+    pub(super) role: Role,
 }
 
 #[derive(Debug)]
-enum Role {
+pub(super) enum Role {
     /// It has asked, with these options, and waits for the answer.
     Active(ConnectOptions),
     /// It has accepted, and waits until the peer is ready. These private data came with the
@@ -43,16 +43,6 @@ pub enum Establishing {
 }
 
 impl Connecting {
-    pub(super) fn active(cm: CmConnection, qp: Arc<QueuePair>, options: ConnectOptions) -> Self {
-        let role = Role::Active(options);
-        Self { cm, qp, role }
-    }
-
-    pub(super) fn passive(cm: CmConnection, qp: Arc<QueuePair>, private: PrivateBytes) -> Self {
-        let role = Role::Passive(private);
-        Self { cm, qp, role }
-    }
-
     /// Its QP. That of an end that has accepted may send already.
     pub fn qp(&self) -> &QueuePair {
         &self.qp
@@ -163,7 +153,8 @@ impl Connection {
             path,
             events,
         };
-        Ok(Connecting::active(cm, qp, *options))
+        let role = Role::Active(*options);
+        Ok(Connecting { cm, qp, role })
     }
 }
 

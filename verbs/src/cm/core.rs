@@ -6,8 +6,8 @@ use super::inbox::Inbox;
 use super::routes::Routes;
 use crate::context::Context;
 use crate::error::OpenError;
-use crate::faults::{RequestJudge, RequestVerdict};
-use crate::runtime::{DeviceState, MadListener};
+use crate::faults::{RequestFault, RequestJudge};
+use crate::runtime::{DeviceState, Engine, MadListener};
 use crate::why::GatheredEvidence;
 use parking_lot::{Mutex, MutexGuard};
 use roce_cm::{
@@ -15,7 +15,7 @@ use roce_cm::{
     RejectReason, ServiceId,
 };
 use roce_port::Port;
-use roce_stack::{MadError, ReceivedMad, RoceVersion, TxMeta};
+use roce_stack::{MadError, QpAttributes, QpState, ReceivedMad, RoceVersion, TxMeta};
 use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
@@ -50,7 +50,6 @@ pub(super) struct Core {
     shared: Arc<DeviceState>,
 }
 
-/// A message of the agent, and its path.
 type Message = (Path, [u8; MAD_LEN]);
 
 struct State {
@@ -66,31 +65,30 @@ struct State {
 impl Core {
     /// Opens QP1 of the device.
     pub(super) fn open(context: &Context) -> Result<Self, OpenError> {
-        let system = |what| move |source| OpenError::System { what, source };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)
             .map_err(|error| io::Error::other(error.to_string()))
-            .map_err(system("drawing a random seed for communication IDs"))?;
+            .map_err(OpenError::system(
+                "drawing a random seed for communication IDs",
+            ))?;
         let shared = Arc::clone(&context.inner.shared);
         // `QpnRange::FIRST` is a placeholder. `lock_state` replaces it with the device's QPN range,
         // which is known before any message is sent or received.
         let mut config = Config::new(seed, QpnRange::FIRST, context.device().guid());
         config.check_every = Some(CHECK_EVERY);
-        let inbox = Inbox::new().map_err(system("making a descriptor to wake a thread"))?;
+        let inbox =
+            Inbox::new().map_err(OpenError::system("making a descriptor to wake a thread"))?;
         let inbox = Arc::new(inbox);
         let request_judge = {
             let mut engine = shared.lock();
             if engine.mad_listener.is_some() {
                 // The previous manager has not closed QP1 yet.
-                engine.nic.close_general_services();
-                if let Some(steering) = engine.port.steering() {
-                    steering.close_general_services();
-                }
+                close_general_services(&mut engine);
             }
             if let Some(steering) = engine.port.steering() {
-                steering
-                    .open_general_services()
-                    .map_err(system("steering management datagrams to this process"))?;
+                steering.open_general_services().map_err(OpenError::system(
+                    "steering management datagrams to this process",
+                ))?;
             }
             engine.nic.open_general_services();
             engine.mad_listener = Some(Arc::clone(&inbox) as Arc<dyn MadListener>);
@@ -118,10 +116,7 @@ impl Core {
         let listener = engine.mad_listener.as_ref();
         if listener.is_some_and(|listener| Arc::ptr_eq(listener, &own)) {
             engine.mad_listener = None;
-            engine.nic.close_general_services();
-            if let Some(steering) = engine.port.steering() {
-                steering.close_general_services();
-            }
+            close_general_services(&mut engine);
         }
     }
 
@@ -258,6 +253,39 @@ impl Core {
         }
     }
 
+    /// Delivers `event` to its listener or connection, and returns it if it belongs to neither. If
+    /// the peer ends a connection, answers the peer and moves the QP to ERR: outstanding requests
+    /// complete as flushed.
+    fn route(&self, event: Event) -> Option<Event> {
+        if let Event::Requested { .. } = event {
+            return self.routes().deliver_request(event).unwrap_or_else(|id| {
+                let reason = RejectReason::NO_RESOURCES;
+                // The peer may have given up.
+                let _ = self.with(|agent, now| agent.reject(now, id, reason, &[]));
+                None
+            });
+        }
+        let id = event.connection();
+        let Some(qp) = self.routes().qp_of(&event) else {
+            return Some(event);
+        };
+        if let Event::DisconnectRequested { .. } = event {
+            // The connection may be over already.
+            let _ = self.with(|agent, now| agent.disconnect(now, id, &[]));
+        }
+        if let Event::DisconnectRequested { .. } | Event::Disconnected { .. } = event
+            && let Some(qp) = qp
+        {
+            // The program may have moved it to RESET.
+            let _ = qp.modify(&QpAttributes {
+                state: Some(QpState::Err),
+                ..QpAttributes::default()
+            });
+        }
+        self.routes().deliver(event);
+        None
+    }
+
     /// Sends the agent's messages, and takes its events and deadline. Follows each call of the
     /// agent.
     fn drain_agent(&self, state: &mut State, now: Instant) {
@@ -307,6 +335,13 @@ impl Core {
     }
 }
 
+fn close_general_services(engine: &mut Engine) {
+    engine.nic.close_general_services();
+    if let Some(steering) = engine.port.steering() {
+        steering.close_general_services();
+    }
+}
+
 /// Whether QP1 had no room for a message. Without QP1, the message is lost like any other datagram.
 fn is_full(sent: Result<(), MadError>) -> bool {
     matches!(sent, Err(MadError::Full { .. }))
@@ -330,7 +365,6 @@ impl State {
         }
     }
 
-    /// The next message to send.
     fn take_message(&mut self) -> Option<Message> {
         self.unsent.take().or_else(|| self.agent.poll_transmit())
     }
@@ -348,10 +382,10 @@ impl State {
     /// happened before a request that is rejected.
     fn receive(&mut self, now: Instant, path: Path, mad: &[u8], events: &mut Vec<Event>) {
         let judge = self.request_judge.as_mut();
-        match judge.map(|judge| judge.decide(path.remote, mad)) {
-            Some(RequestVerdict::Ignore) => {}
-            None | Some(RequestVerdict::Answer) => self.agent.receive(now, path, mad),
-            Some(RequestVerdict::Reject(reason)) => {
+        match judge.and_then(|judge| judge.decide(path.remote, mad)) {
+            None => self.agent.receive(now, path, mad),
+            Some(RequestFault::Ignored) => {}
+            Some(RequestFault::Reject(reason)) => {
                 events.extend(std::iter::from_fn(|| self.agent.poll_event()));
                 self.agent.receive(now, path, mad);
                 while let Some(event) = self.agent.poll_event() {

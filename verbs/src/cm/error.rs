@@ -27,25 +27,11 @@ impl fmt::Display for ListenError {
     }
 }
 
-impl fmt::Debug for ListenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(ListenError);
 
 impl std::error::Error for ListenError {}
 
-impl From<ConnectError> for ListenError {
-    fn from(error: ConnectError) -> Self {
-        Self::Address(error)
-    }
-}
-
-impl From<CmError> for ListenError {
-    fn from(error: CmError) -> Self {
-        Self::Agent(error)
-    }
-}
+from_causes!(ListenError: Address(ConnectError), Agent(CmError));
 
 /// Why a connection was not established.
 #[non_exhaustive]
@@ -109,11 +95,7 @@ impl fmt::Display for ConnectionError {
     }
 }
 
-impl fmt::Debug for ConnectionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(ConnectionError);
 
 impl std::error::Error for ConnectionError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -128,32 +110,10 @@ impl std::error::Error for ConnectionError {
     }
 }
 
-impl From<OpenError> for ConnectionError {
-    fn from(error: OpenError) -> Self {
-        Self::Start(error)
-    }
-}
-
-impl From<PortClaimError> for ConnectionError {
-    fn from(error: PortClaimError) -> Self {
-        Self::Port(error)
-    }
-}
-
-impl From<ListenError> for ConnectionError {
-    fn from(error: ListenError) -> Self {
-        Self::Listen(error)
-    }
-}
-
-impl From<ConnectError> for ConnectionError {
-    fn from(error: ConnectError) -> Self {
-        Self::Qp(error)
-    }
-}
-
-impl From<CmError> for ConnectionError {
-    fn from(error: CmError) -> Self {
-        Self::Agent(error)
-    }
+from_causes! { ConnectionError:
+    Start(OpenError),
+    Port(PortClaimError),
+    Listen(ListenError),
+    Qp(ConnectError),
+    Agent(CmError)
 }

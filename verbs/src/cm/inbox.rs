@@ -36,25 +36,19 @@ struct State {
 /// The thread's next step.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// The thread ends.
     Stop,
     /// The thread notifies the peers that the process ends, then calls
     /// [`Inbox::set_peers_notified`].
     NotifyPeers,
-    /// The thread has work.
-    Work(Work),
+    Work {
+        /// Whether to call the agent: datagrams have arrived, or a deadline of the agent has passed.
+        call_agent: bool,
+        /// To be delivered.
+        events: VecDeque<Event>,
+    },
     /// The thread polls the inbox's descriptor for at most this time, then calls [`Inbox::clear`]
     /// and [`Inbox::next`].
     Sleep(Option<Duration>),
-}
-
-/// Work for the thread.
-#[derive(Debug)]
-pub(super) struct Work {
-    /// Whether to call the agent: datagrams have arrived, or a deadline of the agent has passed.
-    pub(super) call_agent: bool,
-    /// The events to deliver.
-    pub(super) events: VecDeque<Event>,
 }
 
 impl Inbox {
@@ -80,7 +74,6 @@ impl Inbox {
         }
     }
 
-    /// Makes the thread call the agent.
     pub(super) fn request_agent_call(&self) {
         self.state.lock().needs_agent_call = true;
         self.wake();
@@ -155,7 +148,7 @@ impl Inbox {
         } else {
             VecDeque::new()
         };
-        Next::Work(Work { call_agent, events })
+        Next::Work { call_agent, events }
     }
 
     /// Clears the descriptor. Called before [`Inbox::next`], so that no later wake-up is lost.
@@ -207,7 +200,7 @@ mod tests {
     fn each_cause_produces_work_once() {
         let inbox = Inbox::new().expect("descriptors");
         let work = |now| match inbox.next(at(now)) {
-            Next::Work(work) => (work.call_agent, work.events.len()),
+            Next::Work { call_agent, events } => (call_agent, events.len()),
             other => panic!("{other:?}"),
         };
         assert!(matches!(inbox.next(at(0)), Next::Sleep(None)));

@@ -18,7 +18,6 @@ pub(super) struct CmConnection {
 }
 
 impl CmConnection {
-    /// The next event, if there is one.
     pub(super) fn try_next(&self) -> Result<Option<Event>, ConnectionError> {
         match self.events.poll() {
             None if self.events.is_over() => Err(ConnectionError::Ended),
@@ -31,7 +30,6 @@ impl CmConnection {
         }
     }
 
-    /// Waits at most `timeout` for an event.
     pub(super) fn wait(&self, timeout: Duration) -> Option<Event> {
         let context = &self.manager.context;
         let waited = self.events.wait(timeout, || context.hand_over());
@@ -43,7 +41,6 @@ impl CmConnection {
         self.events.is_over()
     }
 
-    /// Waits until the descriptor of the events is readable.
     pub(super) fn wait_until_readable(&self) {
         self.manager.context.hand_over();
         let mut fds = [PollFd::new(self.events.as_fd(), PollFlags::POLLIN)];
@@ -60,17 +57,9 @@ impl Drop for CmConnection {
     }
 }
 
-impl std::fmt::Debug for CmConnection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CmConnection")
-            .field("id", &self.id)
-            .field("path", &self.path)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(CmConnection id path);
 
 /// The error if the system has no descriptor left.
 pub(super) fn no_descriptor(source: std::io::Error) -> ConnectionError {
-    let what = "making a timerfd";
-    OpenError::System { what, source }.into()
+    OpenError::system("making a timerfd")(source).into()
 }

@@ -1,6 +1,6 @@
 //! Listeners, and the requests that they receive.
 
-use super::connecting::Connecting;
+use super::connecting::{Connecting, Role};
 use super::link::{CmConnection, no_descriptor};
 use super::routes::{self, Requests};
 use super::{Connection, ConnectionError, ConnectionManager, PortClaim};
@@ -137,13 +137,7 @@ impl AsFd for Listener {
     }
 }
 
-impl std::fmt::Debug for Listener {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listener")
-            .field("claim", &self.claim)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Listener claim);
 
 impl Drop for Listener {
     fn drop(&mut self) {
@@ -220,7 +214,8 @@ impl Incoming {
         let manager = &cm.manager;
         manager.core.routes().set_qp(cm.id, &qp);
         manager.with(|agent, now| agent.accept(now, cm.id, &acceptance))?;
-        Ok(Connecting::passive(cm, qp, request.private))
+        let role = Role::Passive(request.private);
+        Ok(Connecting { cm, qp, role })
     }
 
     /// Refuses the request. The peer gets `private`, at most 148 bytes.

@@ -16,7 +16,6 @@ mod claim;
 mod connecting;
 mod connection;
 mod core;
-mod deliver;
 mod error;
 mod inbox;
 mod link;
@@ -92,11 +91,9 @@ impl ConnectionManager {
     fn start(context: &Context) -> Result<Self, OpenError> {
         let core = Arc::new(Core::open(context)?);
         let index = context.device().interface().index;
-        let thread =
-            thread::spawn(Arc::clone(&core), index).map_err(|source| OpenError::System {
-                what: "starting the connection manager's thread",
-                source,
-            })?;
+        let thread = thread::spawn(Arc::clone(&core), index).map_err(OpenError::system(
+            "starting the connection manager's thread",
+        ))?;
         let weak = Arc::downgrade(&core);
         let waits = show_waits(move || weak.upgrade().map_or_else(Vec::new, |core| core.waits()));
         Ok(Self {

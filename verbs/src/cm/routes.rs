@@ -24,13 +24,7 @@ pub(super) struct PendingRequest {
     pub(super) events: Events,
 }
 
-impl std::fmt::Debug for PendingRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PendingRequest")
-            .field("connection", &self.connection)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(PendingRequest connection);
 
 /// The destination of a connection's events.
 struct Route {

@@ -29,11 +29,11 @@ fn run(core: &Core, peer_monitor: &mut PeerMonitor) {
                 core.inbox().clear();
                 peer_monitor.report(core);
             }
-            Next::Work(work) => {
-                if work.call_agent {
+            Next::Work { call_agent, events } => {
+                if call_agent {
                     run_agent(core, peer_monitor);
                 }
-                for event in work.events {
+                for event in events {
                     if core.inbox().is_stopped() {
                         return;
                     }

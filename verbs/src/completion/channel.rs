@@ -25,10 +25,7 @@ impl Context {
     /// # Errors
     /// If the operating system has no descriptor left.
     pub fn create_channel(&self) -> Result<CompletionChannel, OpenError> {
-        let queue = EventQueue::new(usize::MAX).map_err(|source| OpenError::System {
-            what: "making a timerfd",
-            source,
-        })?;
+        let queue = EventQueue::new(usize::MAX).map_err(OpenError::system("making a timerfd"))?;
         Ok(CompletionChannel {
             context: self.clone(),
             queue: Arc::new(queue),
@@ -79,8 +76,4 @@ impl AsRawFd for CompletionChannel {
     }
 }
 
-impl std::fmt::Debug for CompletionChannel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CompletionChannel").finish_non_exhaustive()
-    }
-}
+debug_fields!(CompletionChannel);

@@ -17,7 +17,7 @@ use crate::runtime::{
 };
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
-use crate::watch::{self, Opened, WatchHandle};
+use crate::watch::{self, WatchHandle};
 use crate::why::{
     Explanation, FailedConnection, GatheredEvidence, KernelWatch, is_of_lost_packets,
 };
@@ -56,13 +56,14 @@ pub(crate) struct Inner {
 
 impl Context {
     fn open(device: &Device, options: &OpenOptions) -> Result<Self, OpenError> {
-        let system = |what| move |source| OpenError::System { what, source };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)
             .map_err(|error| std::io::Error::other(error.to_string()))
-            .map_err(system("drawing a random seed for keys and QP numbers"))?;
-        let priorities = *options.priority_settings();
-        let datapath_options = *options.datapath_options();
+            .map_err(OpenError::system(
+                "drawing a random seed for keys and QP numbers",
+            ))?;
+        let priorities = options.priorities;
+        let datapath_options = options.datapath;
         let port = datapath::placeholder(device, &datapath_options);
         let (max_packet_bytes, window_bytes) = port_limits(&port, &datapath_options);
         let mut nic = Nic::new(&NicConfig {
@@ -70,10 +71,10 @@ impl Context {
             max_packet_bytes,
             window_bytes,
         });
-        nic.set_congestion(options.congestion_settings());
+        nic.set_congestion(&options.congestion);
         // For the explanation of a failure: docs/adr/0053-flight-recorder.md.
         nic.record_events(true);
-        let events = EventQueue::new(MAX_EVENTS).map_err(system("making a timerfd"))?;
+        let events = EventQueue::new(MAX_EVENTS).map_err(OpenError::system("making a timerfd"))?;
         let faults = options.fault_layer()?;
         let mut engine = Engine::new(nic, port, faults, Arc::new(events), device.name());
         engine.inject(options.judge()?);
@@ -81,20 +82,15 @@ impl Context {
         engine.why = options.why_log();
         engine.tally = tally::open();
         let starter = Starter::new(device, datapath_options, priorities.priorities)
-            .map_err(system("making a socket"))?;
+            .map_err(OpenError::system("making a socket"))?;
         let shared = Arc::new(DeviceState::new(engine, starter)?);
         let listener: Arc<dyn PersistListener> = shared.clone();
         shared.lock().persister = Some(Persister::new(Arc::downgrade(&listener)));
         let driver = spawn_driver(Arc::clone(&shared), Monitor::new(device), &device.name())
-            .map_err(system("starting the background thread"))?;
+            .map_err(OpenError::system("starting the background thread"))?;
         send_waiting_at_exit(&shared);
-        let opened = Opened {
-            device: device.name(),
-            interface: device.interface().name.clone(),
-            shared: Arc::clone(&shared),
-        };
         let inner = Inner {
-            watch_handle: watch::register(opened, options.metrics_address()),
+            watch_handle: watch::register(device, &shared, options.metrics),
             shared,
             device: device.clone(),
             priorities,

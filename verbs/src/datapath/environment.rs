@@ -23,22 +23,10 @@ pub fn environment_datapath() -> Result<DatapathOptions, OpenError> {
 fn from_variables(
     lookup: impl Fn(&'static str) -> Option<String>,
 ) -> Result<DatapathOptions, OpenError> {
-    let queues = |text: &str| {
-        let count = text.parse().ok().filter(|count: &NonZeroU32| {
-            // No interface has more.
-            count.get() <= 1024
-        });
-        count.ok_or_else(|| "it must be a number of queues, 1 to 1024".to_owned())
-    };
-    let mebibytes = |text: &str| {
-        let count = text.parse().ok().filter(|count| (1..=1024).contains(count));
-        let bytes = count.map(|count: usize| count << 20);
-        bytes.ok_or_else(|| "it must be a number of MiB, 1 to 1024".to_owned())
-    };
-    let flows = |text: &str| {
-        let count = text.parse().ok().filter(|count| *count <= 4096);
-        count.ok_or_else(|| "it must be a number of sockets, 0 to 4096".to_owned())
-    };
+    // No interface has more than 1024 queues.
+    let queues = |text: &str| number(text, 1, 1024, "queues").map(NonZeroU32::new);
+    let mebibytes = |text: &str| number(text, 1, 1024, "MiB").map(|count| (count as usize) << 20);
+    let flows = |text: &str| number(text, 0, 4096, "sockets").map(|count| count as usize);
     let splice = |text: &str| match text {
         "auto" => Ok(UdpSplice::Auto),
         "off" => Ok(UdpSplice::Off),
@@ -59,11 +47,17 @@ fn from_variables(
         udp_flows: read(&lookup, "ROCE_UDP_FLOWS", flows)?,
         udp_splice: read(&lookup, "ROCE_UDP_SPLICE", splice)?.unwrap_or_default(),
         xdp_mode: read(&lookup, "ROCE_XDP_MODE", FromStr::from_str)?.unwrap_or_default(),
-        xdp_queues: read(&lookup, "ROCE_XDP_QUEUES", queues)?,
+        xdp_queues: read(&lookup, "ROCE_XDP_QUEUES", queues)?.flatten(),
         roce_v1: read(&lookup, "ROCE_V1", yes_or_no)?.unwrap_or_default(),
         xdp_priority_tag: read(&lookup, "ROCE_XDP_PRIORITY_TAG", yes_or_no)?.unwrap_or_default(),
         xdp_checksum: read(&lookup, "ROCE_XDP_CHECKSUM", FromStr::from_str)?.unwrap_or_default(),
     })
+}
+
+fn number(text: &str, least: u32, most: u32, of: &str) -> Result<u32, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("it must be a number of {of}, {least} to {most}"))
 }
 
 fn read<T>(

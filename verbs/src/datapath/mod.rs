@@ -201,62 +201,38 @@ impl XdpAttachment {
     /// Its name: `native` or `generic`.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
+            Self::Native => NATIVE,
+            Self::Generic => GENERIC,
         }
     }
 }
 
 const UDP: &str = "udp";
 const XDP: &str = "xdp";
+const NATIVE: &str = "native";
+const GENERIC: &str = "generic";
 
-/// The value with the name `text`.
+/// Parses the names of the variants.
+macro_rules! from_names {
+    ($type:ident: $($name:expr => $variant:ident),*) => {
+        impl FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                value_by_name(text, [$(($name, Self::$variant)),*])
+            }
+        }
+    };
+}
+
+from_names!(DatapathChoice: "auto" => Auto, UDP => Udp, XDP => Xdp);
+from_names!(XdpChecksum: "none" => None, "auto" => Auto, "software" => Software);
+from_names!(XdpMode: "auto" => Auto, NATIVE => Native, GENERIC => Generic);
+
 fn value_by_name<T: Copy>(text: &str, values: [(&str, T); 3]) -> Result<T, String> {
     let found = values.iter().find(|(name, _)| *name == text);
     let [(a, _), (b, _), (c, _)] = values;
     found
         .map(|&(_, value)| value)
         .ok_or_else(|| format!("it must be {a}, {b} or {c}"))
-}
-
-impl FromStr for DatapathChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        value_by_name(
-            text,
-            [("auto", Self::Auto), (UDP, Self::Udp), (XDP, Self::Xdp)],
-        )
-    }
-}
-
-impl FromStr for XdpChecksum {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        value_by_name(
-            text,
-            [
-                ("none", Self::None),
-                ("auto", Self::Auto),
-                ("software", Self::Software),
-            ],
-        )
-    }
-}
-
-impl FromStr for XdpMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let [native, generic] = [XdpAttachment::Native, XdpAttachment::Generic].map(|a| a.name());
-        value_by_name(
-            text,
-            [
-                ("auto", Self::Auto),
-                (native, Self::Native),
-                (generic, Self::Generic),
-            ],
-        )
-    }
 }

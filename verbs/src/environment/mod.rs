@@ -10,8 +10,11 @@ pub use variables::{ReadBy, VARIABLES, Variable};
 pub(crate) use roce_trust::environment::{is_ignored, variable as value};
 
 use crate::error::OpenError;
+use std::ffi::OsStr;
 use std::fmt::Display;
+use std::io::Write as _;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 /// The value of a variable, parsed by `parse`, if it is set.
 pub(crate) fn variable<T>(
@@ -26,6 +29,39 @@ pub(crate) fn variable<T>(
     )
 }
 
+/// What the first call of the process makes of a variable, if it is set, for the calls after it. An
+/// error is kept with the variable's value.
+pub(crate) type Once<T> = OnceLock<Result<Option<T>, (String, String)>>;
+
+/// As [`variable`], but `make` is called once in the process.
+pub(crate) fn variable_once<T: Clone>(
+    once: &Once<T>,
+    variable: &'static str,
+    make: impl FnOnce(&OsStr) -> Result<T, String>,
+) -> Result<Option<T>, OpenError> {
+    let make = || match value(variable) {
+        None => Ok(None),
+        Some(value) => make(&value)
+            .map(Some)
+            .map_err(|error| (value.to_string_lossy().into_owned(), error)),
+    };
+    let made = once.get_or_init(make).clone();
+    made.map_err(|(value, error)| malformed(variable, value, error))
+}
+
+/// The error of a variable's value.
+pub(crate) fn malformed(
+    variable: &'static str,
+    value: impl AsRef<OsStr>,
+    error: impl ToString,
+) -> OpenError {
+    OpenError::Environment {
+        variable,
+        value: value.as_ref().to_string_lossy().into_owned(),
+        error: error.to_string(),
+    }
+}
+
 /// A variable's value, parsed by `parse`.
 pub(crate) fn parse_value<T>(
     variable: &'static str,
@@ -35,14 +71,9 @@ pub(crate) fn parse_value<T>(
     let Some(value) = value else {
         return Ok(None);
     };
-    match parse(&value) {
-        Ok(parsed) => Ok(Some(parsed)),
-        Err(error) => Err(OpenError::Environment {
-            variable,
-            value,
-            error,
-        }),
-    }
+    parse(&value)
+        .map(Some)
+        .map_err(|error| malformed(variable, value, error))
 }
 
 /// Parses `text`, or, if it is `@FILE`, the file's contents.
@@ -57,4 +88,10 @@ where
         std::fs::read_to_string(file).map_err(|error| format!("reading {file:?}: {error}"))?;
     text.parse()
         .map_err(|error: T::Err| format!("in {file:?}, {error}"))
+}
+
+/// Writes `line` in one call, because other processes may write to the same stderr.
+pub(crate) fn write_to_stderr(line: &str) {
+    // If stderr fails, there is nowhere to report it.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }

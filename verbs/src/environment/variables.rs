@@ -46,19 +46,15 @@ const fn library(name: &'static str, values: &'static str, meaning: &'static str
 
 const fn started(name: &'static str) -> Variable {
     Variable {
-        name,
-        values: "",
-        meaning: "",
         read_by: ReadBy::Started,
+        ..library(name, "", "")
     }
 }
 
 const fn tests(name: &'static str) -> Variable {
     Variable {
-        name,
-        values: "",
-        meaning: "",
         read_by: ReadBy::Tests,
+        ..library(name, "", "")
     }
 }
 

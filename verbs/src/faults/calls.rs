@@ -1,7 +1,7 @@
 //! Faults of C API calls.
 
 use super::strike::die;
-use super::{CallFault, Judge, What};
+use super::{CallFault, Judge, Target};
 use std::sync::Arc;
 
 /// Decides which C API calls fail. For the library that exports them.
@@ -11,10 +11,10 @@ pub struct CallJudge(Arc<Judge>);
 impl CallJudge {
     /// The judge for the calls that `ROCE_FAULTS` names; `None` if it names none. A malformed value is
     /// reported when a device is opened.
-    pub fn of_environment() -> Option<Self> {
-        let judge = Judge::of_environment().ok()??;
+    pub fn from_environment() -> Option<Self> {
+        let judge = Judge::from_environment().ok()??;
         judge
-            .has(|what| matches!(what, What::Call(..)))
+            .has(|what| matches!(what, Target::Call(..)))
             .then_some(Self(judge))
     }
 
@@ -31,7 +31,7 @@ impl CallJudge {
             name => name,
         };
         let fault = self.0.strike(|injection| match injection.what {
-            What::Call(call, fault) if call.name() == name => Some(fault),
+            Target::Call(call, fault) if call.name() == name => Some(fault),
             _ => None,
         });
         match fault {

@@ -1,7 +1,7 @@
 //! Faults of an open device's completions and regions.
 
 use super::strike::die;
-use super::{CompletionFault, Judge, What};
+use super::{CompletionFault, Judge, Target};
 use parking_lot::Mutex;
 use roce_stack::{Completion, CompletionFate, CompletionFaults, Nic};
 use roce_wire::Qpn;
@@ -23,13 +23,12 @@ impl ContextFaults {
             judge,
             numbers: Arc::default(),
         };
-        if new.judge.has(|what| matches!(what, What::Completion(..))) {
+        if new.judge.has(|what| matches!(what, Target::Completion(..))) {
             nic.inject_completion_faults(Box::new(new.clone()));
         }
         new
     }
 
-    /// Numbers a new QP.
     pub(crate) fn note_new_qp(&self, qpn: Qpn) {
         self.numbers.lock().insert(qpn, self.judge.number_qp());
     }
@@ -38,7 +37,7 @@ impl ContextFaults {
     pub(crate) fn strikes_region(&self) -> bool {
         let strikes = self
             .judge
-            .strike(|injection| matches!(injection.what, What::Region).then_some(()));
+            .strike(|injection| matches!(injection.what, Target::Region).then_some(()));
         strikes.is_some()
     }
 }
@@ -47,7 +46,7 @@ impl CompletionFaults for ContextFaults {
     fn judge(&mut self, completion: &Completion) -> CompletionFate {
         let number = self.numbers.lock().get(&completion.qpn).copied();
         let fault = self.judge.strike(|injection| match injection.what {
-            What::Completion(of, fault)
+            Target::Completion(of, fault)
                 if of.includes(completion.opcode)
                     && (injection.qp.is_none() || injection.qp == number) =>
             {

@@ -1,11 +1,9 @@
 //! Faults from the environment.
 
 use super::Faults;
-use crate::environment;
+use crate::environment::{self, Once};
 use crate::error::OpenError;
-use std::sync::OnceLock;
 
-/// The variable that enables faults.
 const VARIABLE: &str = "ROCE_FAULTS";
 
 /// The faults that `ROCE_FAULTS` sets, if any. Without a seed, one is drawn once per process, so that all
@@ -14,23 +12,8 @@ const VARIABLE: &str = "ROCE_FAULTS";
 /// # Errors
 /// If the value is malformed.
 pub fn environment_faults() -> Result<Option<Faults>, OpenError> {
-    static FAULTS: OnceLock<Result<Option<Faults>, (String, String)>> = OnceLock::new();
-    let read = || match environment::value(VARIABLE) {
-        None => Ok(None),
-        Some(value) => {
-            let text = value.to_string_lossy();
-            let describe = |error: String| (text.clone().into_owned(), error);
-            parse(&text).map(Some).map_err(describe)
-        }
-    };
-    FAULTS
-        .get_or_init(read)
-        .clone()
-        .map_err(|(value, error)| OpenError::Environment {
-            variable: VARIABLE,
-            value,
-            error,
-        })
+    static FAULTS: Once<Faults> = Once::new();
+    environment::variable_once(&FAULTS, VARIABLE, |text| parse(&text.to_string_lossy()))
 }
 
 fn parse(text: &str) -> Result<Faults, String> {

@@ -12,18 +12,18 @@ pub struct Injection {
     /// For completions: restricts it to the `qp`-th QP that the process creates, counted from 1.
     pub qp: Option<u32>,
     /// What fails, and how.
-    pub what: What,
+    pub what: Target,
     /// Which of the matching calls, completions, regions or requests fail, or at which time.
     pub when: When,
 }
 
 /// The target of an injection and its fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Target {
     /// A C API call.
     Call(Call, CallFault),
     /// A completion that would otherwise report success.
-    Completion(Of, CompletionFault),
+    Completion(Operation, CompletionFault),
     /// The memory of a registered region vanishes, as if its file had been truncated.
     Region,
     /// An incoming connection request.
@@ -39,7 +39,7 @@ pub struct Call(pub(super) &'static str);
 impl Call {
     /// Finds a call by its name, with or without `ibv_`; `None` if it is not one of
     /// [`CALLS`](super::CALLS).
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let name = name.strip_prefix("ibv_").unwrap_or(name);
         let known = super::CALLS.iter().find(|known| **known == name)?;
         Some(Self(known))
@@ -64,7 +64,7 @@ pub enum CallFault {
 
 /// The operation that a completion is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum Operation {
     /// Sends.
     Send,
     /// WRITEs.
@@ -81,7 +81,7 @@ pub enum Of {
     Any,
 }
 
-impl Of {
+impl Operation {
     /// All values.
     pub const ALL: [Self; 7] = [
         Self::Send,
@@ -106,7 +106,6 @@ impl Of {
         }
     }
 
-    /// Whether completions with this opcode are included.
     pub(super) fn includes(self, opcode: WcOpcode) -> bool {
         match self {
             Self::Any => true,
@@ -184,7 +183,7 @@ pub enum When {
     },
     /// Each with this chance.
     Chance(Chance),
-    /// At a time after the device was opened. Only for [`What::Timed`].
+    /// At a time after the device was opened. Only for [`Target::Timed`].
     Time {
         /// The start.
         from: Duration,
@@ -194,7 +193,7 @@ pub enum When {
 }
 
 impl Injection {
-    const fn new(what: What) -> Self {
+    const fn new(what: Target) -> Self {
         Self {
             qp: None,
             what,
@@ -204,27 +203,27 @@ impl Injection {
 
     /// An injection about a C API call.
     pub const fn call(call: Call, fault: CallFault) -> Self {
-        Self::new(What::Call(call, fault))
+        Self::new(Target::Call(call, fault))
     }
 
     /// An injection about completions.
-    pub const fn completion(of: Of, fault: CompletionFault) -> Self {
-        Self::new(What::Completion(of, fault))
+    pub const fn completion(of: Operation, fault: CompletionFault) -> Self {
+        Self::new(Target::Completion(of, fault))
     }
 
     /// An injection about registered regions.
     pub const fn region() -> Self {
-        Self::new(What::Region)
+        Self::new(Target::Region)
     }
 
     /// An injection about incoming connection requests.
     pub const fn request(fault: RequestFault) -> Self {
-        Self::new(What::Request(fault))
+        Self::new(Target::Request(fault))
     }
 
     /// An injection at a time after the device was opened. Only [`TimedFault::PortDown`] ends, at `to`.
     pub const fn timed(fault: TimedFault, from: Duration, to: Option<Duration>) -> Self {
-        let mut injection = Self::new(What::Timed(fault));
+        let mut injection = Self::new(Target::Timed(fault));
         injection.when = When::Time { from, to };
         injection
     }
@@ -260,7 +259,7 @@ impl fmt::Display for Injection {
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(call, fault) => write!(f, "{}:{fault}", call.0),

@@ -1,10 +1,10 @@
 //! Decides which injections strike.
 
 use super::strike::report;
-use super::{Faults, Injection, What, When};
+use super::{Faults, Injection, Target, When};
 use crate::error::OpenError;
 use parking_lot::Mutex;
-use roce_port::fault::Chance;
+use roce_port::fault::{Chance, splitmix64};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,7 +18,6 @@ pub(crate) struct Judge {
     qps: AtomicU32,
 }
 
-/// The matches of one injection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     matches: u64,
@@ -26,7 +25,6 @@ struct Count {
 }
 
 impl Judge {
-    /// A judge for `faults`, with `seed` as their seed.
     pub(crate) fn new(mut faults: Faults, seed: u64) -> Arc<Self> {
         faults.network.seed = Some(seed);
         let counts = Mutex::new(vec![Count::default(); faults.injections.len()]);
@@ -42,7 +40,7 @@ impl Judge {
     ///
     /// # Errors
     /// If the value is malformed.
-    pub(crate) fn of_environment() -> Result<Option<Arc<Self>>, OpenError> {
+    pub(crate) fn from_environment() -> Result<Option<Arc<Self>>, OpenError> {
         static JUDGE: std::sync::OnceLock<Arc<Judge>> = std::sync::OnceLock::new();
         let Some(faults) = super::environment_faults()? else {
             return Ok(None);
@@ -70,7 +68,7 @@ impl Judge {
     }
 
     /// Whether `concerns` holds for the target of any injection.
-    pub(crate) fn has(&self, concerns: impl Fn(&What) -> bool) -> bool {
+    pub(crate) fn has(&self, concerns: impl Fn(&Target) -> bool) -> bool {
         self.faults
             .injections
             .iter()
@@ -100,7 +98,6 @@ impl Judge {
         struck
     }
 
-    /// Whether the injection with this index strikes its `nth` match.
     fn strikes(&self, index: usize, when: When, nth: u64) -> bool {
         match when {
             When::Always => true,
@@ -115,7 +112,7 @@ impl Judge {
     fn draw(&self, index: usize, chance: Chance, nth: u64) -> bool {
         let injection = (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f);
         let place = self.seed ^ injection ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        chance.includes(mix(place))
+        chance.includes(splitmix64(place))
     }
 }
 
@@ -128,12 +125,4 @@ impl Count {
             _ => Some(injection.clone()),
         }
     }
-}
-
-/// SplitMix64: hashes `place` to a random number.
-fn mix(place: u64) -> u64 {
-    let mut mixed = place.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }

@@ -5,7 +5,7 @@
 //! as the program makes them in the same order.
 //!
 //! ```
-//! use roce_verbs::faults::{CompletionFault, Faults, Injection, Of};
+//! use roce_verbs::faults::{CompletionFault, Faults, Injection, Operation};
 //! use roce_verbs::completion::WcStatus;
 //!
 //! let text = "loss=1%,write:RETRY_EXC_ERR@5,seed=7";
@@ -14,7 +14,7 @@
 //!
 //! let fault = CompletionFault::Status(WcStatus::RetryExceeded);
 //! let built = Faults::from("loss=1%,seed=7".parse::<roce_verbs::settings::FaultSpec>().unwrap())
-//!     .inject(Injection::completion(Of::Write, fault).at(5));
+//!     .inject(Injection::completion(Operation::Write, fault).at(5));
 //! assert_eq!(built, faults);
 //! ```
 //!
@@ -38,15 +38,16 @@ mod timed;
 pub use calls::CallJudge;
 pub use environment::environment_faults;
 pub use injection::{
-    Call, CallFault, CompletionFault, Injection, Of, RequestFault, TimedFault, What, When,
+    Call, CallFault, CompletionFault, Injection, Operation, RequestFault, Target, TimedFault, When,
 };
 pub use names::CALLS;
 pub use parse::FaultsError;
+pub use roce_port::fault::splitmix64;
 
 pub(crate) use completions::ContextFaults;
 pub(crate) use environment::draw_seed;
 pub(crate) use judge::Judge;
-pub(crate) use requests::{RequestJudge, RequestVerdict};
+pub(crate) use requests::RequestJudge;
 pub(crate) use timed::{TimedAction, TimedFaults};
 
 use roce_port::fault::FaultSpec;

@@ -1,7 +1,7 @@
 //! The text form of [`Faults`].
 
 use super::injection::{
-    Call, CallFault, CompletionFault, Injection, Of, RequestFault, TimedFault, What, When,
+    Call, CallFault, CompletionFault, Injection, Operation, RequestFault, Target, TimedFault, When,
 };
 use super::names::{DIE, find_errno, find_status};
 use super::{CALLS, Faults};
@@ -28,15 +28,10 @@ impl fmt::Display for FaultsError {
     }
 }
 
-impl fmt::Debug for FaultsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(FaultsError);
 
 impl std::error::Error for FaultsError {}
 
-/// The names of network faults.
 const NETWORK: [&str; 7] = [
     "loss", "burst", "dup", "reorder", "corrupt", "delay", "seed",
 ];
@@ -54,7 +49,6 @@ const TIME_OR_TIMES: &str = "a time after the device was opened, or a range whil
 const LENGTH: &str = "a time such as 50us: a number with ns, us, ms or s, at most 3600s";
 const REASON: &str = "a rejection reason from 1 to 65535";
 
-/// A piece of the text and its position.
 #[derive(Clone, Copy)]
 struct Piece<'a> {
     text: &'a str,
@@ -71,7 +65,6 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// The rest after the first `bytes`.
     fn after(self, bytes: usize) -> Self {
         let (skipped, text) = self.text.split_at(bytes);
         let before = self.before + skipped.chars().count();
@@ -120,7 +113,6 @@ impl FromStr for Faults {
     }
 }
 
-/// Parses the network faults.
 fn parse_network(parts: &[Piece<'_>]) -> Result<FaultSpec, FaultsError> {
     if parts.is_empty() {
         return Ok(FaultSpec::default());
@@ -134,7 +126,6 @@ fn parse_network(parts: &[Piece<'_>]) -> Result<FaultSpec, FaultsError> {
     })
 }
 
-/// Parses an injection.
 fn parse_injection(part: Piece<'_>) -> Result<Injection, FaultsError> {
     let (what, fault) = part.split(':').ok_or_else(|| part.error(PART))?;
     let (qp, what) = match what.split('.') {
@@ -154,12 +145,12 @@ fn parse_injection(part: Piece<'_>) -> Result<Injection, FaultsError> {
     };
     let what = parse_what(what, fault)?;
     if let Some((piece, _)) = qp
-        && !matches!(what, What::Completion(..))
+        && !matches!(what, Target::Completion(..))
     {
         return Err(piece.error(NO_QP));
     }
     let when = match what {
-        What::Timed(timed) => parse_time_range(
+        Target::Timed(timed) => parse_time_range(
             timed,
             when.ok_or_else(|| fault.error(describe_missing_time(timed)))?,
         )?,
@@ -177,9 +168,9 @@ fn describe_missing_time(timed: TimedFault) -> String {
     format!("{how} at a time, such as {how}@1s")
 }
 
-fn parse_what(what: Piece<'_>, fault: Piece<'_>) -> Result<What, FaultsError> {
-    if let Some(of) = Of::ALL.iter().find(|of| of.name() == what.text) {
-        return Ok(What::Completion(*of, parse_completion_fault(fault)?));
+fn parse_what(what: Piece<'_>, fault: Piece<'_>) -> Result<Target, FaultsError> {
+    if let Some(of) = Operation::ALL.iter().find(|of| of.name() == what.text) {
+        return Ok(Target::Completion(*of, parse_completion_fault(fault)?));
     }
     let timed = TimedFault::ALL
         .iter()
@@ -187,16 +178,16 @@ fn parse_what(what: Piece<'_>, fault: Piece<'_>) -> Result<What, FaultsError> {
     if let Some(timed) = timed {
         let how = timed.name().1;
         return match fault.text == how {
-            true => Ok(What::Timed(*timed)),
+            true => Ok(Target::Timed(*timed)),
             false => Err(fault.error(how)),
         };
     }
     match what.text {
-        "region" if fault.text == "fault" => Ok(What::Region),
+        "region" if fault.text == "fault" => Ok(Target::Region),
         "region" => Err(fault.error("fault")),
-        "request" => parse_request_fault(fault).map(What::Request),
-        _ => match Call::named(what.text) {
-            Some(call) => Ok(What::Call(call, parse_call_fault(fault)?)),
+        "request" => parse_request_fault(fault).map(Target::Request),
+        _ => match Call::from_name(what.text) {
+            Some(call) => Ok(Target::Call(call, parse_call_fault(fault)?)),
             None => Err(what.error(list_targets())),
         },
     }
@@ -204,7 +195,7 @@ fn parse_what(what: Piece<'_>, fault: Piece<'_>) -> Result<What, FaultsError> {
 
 /// Lists everything that can fail, for an error message.
 fn list_targets() -> String {
-    let opcodes: Vec<&str> = Of::ALL.iter().map(|of| of.name()).collect();
+    let opcodes: Vec<&str> = Operation::ALL.iter().map(|of| of.name()).collect();
     format!(
         "completions ({}), region, request, port, gid, device, or a call ({})",
         opcodes.join(", "),

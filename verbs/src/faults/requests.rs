@@ -1,6 +1,6 @@
 //! Faults of incoming connection requests.
 
-use super::{Judge, RequestFault, What};
+use super::{Judge, RequestFault, Target};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,17 +11,6 @@ const MAX_REQUESTS: usize = 256;
 /// The attribute ID of a REQ (IBTA 1.7, 16.7.1).
 const REQ: [u8; 2] = [0x00, 0x10];
 
-/// The fate of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestVerdict {
-    /// The connection manager handles it.
-    Answer,
-    /// The connection manager rejects it with this reason.
-    Reject(u16),
-    /// It is dropped.
-    Ignore,
-}
-
 /// A request: the peer, and the transaction ID of its MADs.
 type Request = (IpAddr, [u8; 8]);
 
@@ -29,42 +18,37 @@ type Request = (IpAddr, [u8; 8]);
 #[derive(Debug)]
 pub(crate) struct RequestJudge {
     judge: Arc<Judge>,
-    recent: VecDeque<(Request, RequestVerdict)>,
+    recent: VecDeque<(Request, Option<RequestFault>)>,
 }
 
 impl RequestJudge {
     /// `None` if no injection is about requests.
     pub(crate) fn new(judge: &Arc<Judge>) -> Option<Self> {
-        let concerns = judge.has(|what| matches!(what, What::Request(_)));
+        let concerns = judge.has(|what| matches!(what, Target::Request(_)));
         concerns.then(|| Self {
             judge: Arc::clone(judge),
             recent: VecDeque::new(),
         })
     }
 
-    /// Decides the fate of a MAD. A retransmitted request gets the verdict of the original.
-    pub(crate) fn decide(&mut self, from: IpAddr, mad: &[u8]) -> RequestVerdict {
+    /// The fault of a MAD, if it has one. A retransmitted request has that of the original.
+    pub(crate) fn decide(&mut self, from: IpAddr, mad: &[u8]) -> Option<RequestFault> {
         let transaction = mad.get(8..16).and_then(|id| id.try_into().ok());
         let (Some(transaction), true) = (transaction, mad.get(16..18) == Some(&REQ)) else {
-            return RequestVerdict::Answer;
+            return None;
         };
         let request: Request = (from, transaction);
-        if let Some((_, verdict)) = self.recent.iter().find(|(known, _)| *known == request) {
-            return *verdict;
+        if let Some((_, fault)) = self.recent.iter().find(|(known, _)| *known == request) {
+            return *fault;
         }
         let fault = self.judge.strike(|injection| match injection.what {
-            What::Request(fault) => Some(fault),
+            Target::Request(fault) => Some(fault),
             _ => None,
         });
-        let verdict = match fault {
-            None => RequestVerdict::Answer,
-            Some(RequestFault::Reject(reason)) => RequestVerdict::Reject(reason),
-            Some(RequestFault::Ignored) => RequestVerdict::Ignore,
-        };
         if self.recent.len() >= MAX_REQUESTS {
             self.recent.pop_front();
         }
-        self.recent.push_back((request, verdict));
-        verdict
+        self.recent.push_back((request, fault));
+        fault
     }
 }

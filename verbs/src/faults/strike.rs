@@ -1,9 +1,9 @@
 //! Reports faults when they strike.
 
 use super::{Faults, Injection};
+use crate::environment::write_to_stderr;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::io::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Maximum number of reported faults per process.
@@ -13,23 +13,18 @@ static LINES: AtomicU32 = AtomicU32::new(0);
 
 /// Reports the faults that this process injects, with their seed.
 pub(super) fn announce(faults: &Faults) {
-    write(&format!("roce: faults: {faults}\n"));
+    write_to_stderr(&format!("roce: faults: {faults}\n"));
 }
 
 /// Reports a fault that strikes, in the form of an injection that reproduces it.
 pub(super) fn report(injection: &Injection) {
     match LINES.fetch_add(1, Ordering::Relaxed) {
-        MAX_LINES => write(&format!(
+        MAX_LINES => write_to_stderr(&format!(
             "roce: fault: {injection}; further faults of this process are not reported\n"
         )),
-        line if line < MAX_LINES => write(&format!("roce: fault: {injection}\n")),
+        line if line < MAX_LINES => write_to_stderr(&format!("roce: fault: {injection}\n")),
         _ => {}
     }
-}
-
-fn write(line: &str) {
-    // A failure cannot be reported anywhere.
-    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Kills the process as a crash would: nothing is flushed, closed or sent to peers.

@@ -40,12 +40,12 @@ fn text_and_value_are_each_others() {
 
 #[test]
 fn the_builder_makes_what_the_text_says() {
-    let post_send = Call::named("ibv_post_send").expect("it can fail");
+    let post_send = Call::from_name("ibv_post_send").expect("it can fail");
     let late = CompletionFault::Late(Duration::from_millis(10));
     let seconds = Duration::from_secs;
     let built = Faults::new()
         .inject(Injection::call(post_send, CallFault::Error(12)).at(3))
-        .inject(Injection::completion(Of::Recv, late).of_qp(2))
+        .inject(Injection::completion(Operation::Recv, late).of_qp(2))
         .inject(Injection::region().at(2))
         .inject(Injection::request(RequestFault::Reject(28)))
         .inject(Injection::timed(
@@ -128,14 +128,14 @@ fn injections_strike_when_they_say() {
 #[test]
 fn each_order_has_draws_of_its_own() {
     let judge = Judge::new(parsed("send:lost@50%,recv:lost@50%"), 7);
-    let strikes = |wanted: Of| -> Vec<bool> {
+    let strikes = |wanted: Operation| -> Vec<bool> {
         let of = |injection: &Injection| match injection.what {
-            What::Completion(of, _) if of == wanted => Some(()),
+            Target::Completion(of, _) if of == wanted => Some(()),
             _ => None,
         };
         (0..64).map(|_| judge.strike(of).is_some()).collect()
     };
-    assert_ne!(strikes(Of::Send), strikes(Of::Recv));
+    assert_ne!(strikes(Operation::Send), strikes(Operation::Recv));
 }
 
 /// Of two injections that match, the first one strikes. Both count.
@@ -154,9 +154,9 @@ fn one_seed_strikes_the_same_matches_and_another_one_others() {
     // Other injections do not shift the draws.
     let alone = struck("reg_mr:ENOMEM@10%,seed=7", 100);
     let judge = Judge::new(parsed("reg_mr:ENOMEM@10%,send:lost@50%"), 7);
-    let of_calls = |injection: &Injection| matches!(injection.what, What::Call(..)).then_some(());
+    let of_calls = |injection: &Injection| matches!(injection.what, Target::Call(..)).then_some(());
     let of_sends =
-        |injection: &Injection| matches!(injection.what, What::Completion(..)).then_some(());
+        |injection: &Injection| matches!(injection.what, Target::Completion(..)).then_some(());
     let strikes = |_: &u64| {
         judge.strike(of_sends);
         judge.strike(of_calls).is_some()
@@ -168,7 +168,10 @@ fn one_seed_strikes_the_same_matches_and_another_one_others() {
 #[test]
 fn each_opcode_is_one_of_those_that_its_order_names() {
     for opcode in WcOpcode::ALL {
-        let names: Vec<_> = Of::ALL.iter().filter(|of| of.includes(*opcode)).collect();
+        let names: Vec<_> = Operation::ALL
+            .iter()
+            .filter(|of| of.includes(*opcode))
+            .collect();
         // A FLUSH and an invalidation are only among all.
         let others = matches!(opcode, WcOpcode::Flush | WcOpcode::LocalInv);
         assert_eq!(names.len(), if others { 1 } else { 2 }, "{opcode:?}");
@@ -219,14 +222,14 @@ fn a_retransmitted_request_meets_the_fate_of_the_first_one() {
         mad
     };
     let mut decide = |transaction, attribute| judge.decide(peer, &mad(transaction, attribute));
-    assert_eq!(decide(1, 0x10), RequestVerdict::Ignore);
-    assert_eq!(decide(1, 0x10), RequestVerdict::Ignore);
+    assert_eq!(decide(1, 0x10), Some(RequestFault::Ignored));
+    assert_eq!(decide(1, 0x10), Some(RequestFault::Ignored));
     // A reply is no request.
-    assert_eq!(decide(9, 0x13), RequestVerdict::Answer);
-    assert_eq!(decide(2, 0x10), RequestVerdict::Reject(28));
-    assert_eq!(decide(3, 0x10), RequestVerdict::Answer);
-    assert_eq!(decide(2, 0x10), RequestVerdict::Reject(28));
-    assert_eq!(judge.decide(peer, &[]), RequestVerdict::Answer);
+    assert_eq!(decide(9, 0x13), None);
+    assert_eq!(decide(2, 0x10), Some(RequestFault::Reject(28)));
+    assert_eq!(decide(3, 0x10), None);
+    assert_eq!(decide(2, 0x10), Some(RequestFault::Reject(28)));
+    assert_eq!(judge.decide(peer, &[]), None);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Faults at a given time after the device was opened.
 
 use super::strike::report;
-use super::{Injection, Judge, TimedFault, What, When};
+use super::{Injection, Judge, Target, TimedFault, When};
 use roce_stack::{Duration, Instant};
 
 /// What to do at that time.
@@ -60,7 +60,7 @@ impl TimedFaults {
 
 /// The actions of an injection. The first one carries the injection, so that it is reported once.
 fn plan_actions(injection: &Injection) -> Vec<(Duration, TimedAction, Option<Injection>)> {
-    let (What::Timed(fault), When::Time { from, to }) = (&injection.what, injection.when) else {
+    let (Target::Timed(fault), When::Time { from, to }) = (&injection.what, injection.when) else {
         return Vec::new();
     };
     let first = match fault {

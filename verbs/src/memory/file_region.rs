@@ -82,11 +82,7 @@ impl fmt::Display for FileRegionError {
     }
 }
 
-impl fmt::Debug for FileRegionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(FileRegionError);
 
 impl std::error::Error for FileRegionError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

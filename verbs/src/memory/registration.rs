@@ -41,7 +41,18 @@ impl ProtectionDomain {
         iova: Option<u64>,
         access: Access,
     ) -> Result<Registration, RegionError> {
-        Registration::new(self.clone(), memory, iova, access)
+        let (addr, len) = (iova.unwrap_or(memory.addr()), memory.len());
+        let mut engine = self.context.inner.shared.lock();
+        let key = engine.nic.register_memory(self.id, memory, iova, access)?;
+        engine.note_new_region(key);
+        drop(engine);
+        Ok(Registration {
+            pd: self.clone(),
+            key,
+            addr,
+            len,
+            access,
+        })
     }
 
     /// The address, in this process, of the bytes of a request's element, if it belongs to an
@@ -61,26 +72,6 @@ impl ProtectionDomain {
 }
 
 impl Registration {
-    fn new(
-        pd: ProtectionDomain,
-        memory: Memory,
-        iova: Option<u64>,
-        access: Access,
-    ) -> Result<Self, RegionError> {
-        let (addr, len) = (iova.unwrap_or(memory.addr()), memory.len());
-        let mut engine = pd.context.inner.shared.lock();
-        let key = engine.nic.register_memory(pd.id, memory, iova, access)?;
-        engine.note_new_region(key);
-        drop(engine);
-        Ok(Self {
-            pd,
-            key,
-            addr,
-            len,
-            access,
-        })
-    }
-
     /// The local key.
     pub fn lkey(&self) -> u32 {
         self.key
@@ -192,13 +183,8 @@ impl Registration {
     /// Makes the registration unusable, because the program is unmapping its memory: requests that
     /// need it fail, from the next packet on. The keys stay taken until it is dropped.
     pub fn lose_memory(&self) {
-        self.pd
-            .context
-            .inner
-            .shared
-            .lock()
-            .nic
-            .lose_memory(self.key);
+        let mut engine = self.pd.context.inner.shared.lock();
+        engine.nic.lose_memory(self.key);
     }
 
     /// Deregisters the memory, unless windows are bound to it. Dropping the value deregisters it in

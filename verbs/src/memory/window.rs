@@ -4,7 +4,7 @@ use super::{MemoryRegion, Registration};
 use crate::context::Context;
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
-use roce_stack::{Access, MwBind, MwId, MwType, RegisterError, RemoteAddr, SendOp};
+use roce_stack::{Access, MwBind, MwId, MwType, RemoteAddr, SendOp};
 use std::sync::Arc;
 
 /// A memory window: a key to a part of a region. Requests in a send queue bind and unbind it, in
@@ -86,16 +86,13 @@ impl ProtectionDomain {
     /// # Errors
     /// None for a domain of an open device.
     pub fn alloc_mw(&self, kind: MwType) -> Result<MemoryWindow, RegionError> {
-        Ok(MemoryWindow::new(self.clone(), kind)?)
+        let pd = self.clone();
+        let id = pd.context.inner.shared.lock().nic.alloc_mw(pd.id, kind)?;
+        Ok(MemoryWindow { pd, id, kind })
     }
 }
 
 impl MemoryWindow {
-    fn new(pd: ProtectionDomain, kind: MwType) -> Result<Self, RegisterError> {
-        let id = pd.context.inner.shared.lock().nic.alloc_mw(pd.id, kind)?;
-        Ok(Self { pd, id, kind })
-    }
-
     /// The window's type.
     pub fn kind(&self) -> MwType {
         self.kind

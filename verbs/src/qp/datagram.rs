@@ -42,12 +42,12 @@ impl QueuePair {
     /// # Errors
     /// If the QP is in another state or of another kind.
     pub fn init_datagram(&self, qkey: QKey) -> Result<(), ConnectError> {
-        self.modify(&QpAttributes {
+        let attributes = QpAttributes {
             state: Some(QpState::Init),
             qkey: Some(qkey),
             ..QpAttributes::default()
-        })?;
-        Ok(())
+        };
+        Ok(self.modify(&attributes)?)
     }
 
     /// Moves a UD QP from INIT to RTS: it receives datagrams for the GID at `gid_index` of the
@@ -117,7 +117,6 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Leaves all groups.
     pub(crate) fn leave_groups(&self) {
         for group in core::mem::take(&mut *self.groups.lock()) {
             // This can't fail: the list has only groups that the QP is attached to.

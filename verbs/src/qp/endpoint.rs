@@ -29,7 +29,6 @@ pub struct Endpoint {
     pub psn: Psn,
 }
 
-/// The serialized form.
 #[derive(Serialize, Deserialize)]
 struct SerializedEndpoint {
     gid: String,
@@ -85,11 +84,7 @@ impl fmt::Display for ParseEndpointError {
     }
 }
 
-impl fmt::Debug for ParseEndpointError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(ParseEndpointError);
 
 impl std::error::Error for ParseEndpointError {}
 

@@ -12,16 +12,6 @@ use roce_wire::{PathMtu, Psn, Qpn};
 /// The ECN bits of the traffic class: each end sets those of its own packets.
 const ECN: u8 = 0b11;
 
-/// The attributes that the two ends have negotiated.
-struct Negotiated<'a> {
-    path: &'a Path,
-    /// The peer's QP.
-    dest_qpn: Qpn,
-    /// The first PSN that this end sends, which is the PSN that the peer expects.
-    sq_psn: Psn,
-    options: ConnectOptions,
-}
-
 impl QueuePair {
     /// A request for a connection of this QP to `service`, with the values of `options`. Pass its
     /// reply to [`QueuePair::connect_with`], with the same options.
@@ -91,17 +81,13 @@ impl QueuePair {
         reply: &Reply,
         options: &ConnectOptions,
     ) -> Result<(), ConnectError> {
-        self.connect_negotiated(&Negotiated {
-            path,
-            dest_qpn: reply.qpn,
-            sq_psn: reply.sq_psn,
-            options: ConnectOptions {
-                max_rd_atomic: options.max_rd_atomic.min(reply.responder_resources),
-                max_dest_rd_atomic: options.max_dest_rd_atomic.min(reply.initiator_depth),
-                rnr_retry: reply.rnr_retry_count,
-                ..*options
-            },
-        })
+        let negotiated = ConnectOptions {
+            max_rd_atomic: options.max_rd_atomic.min(reply.responder_resources),
+            max_dest_rd_atomic: options.max_dest_rd_atomic.min(reply.initiator_depth),
+            rnr_retry: reply.rnr_retry_count,
+            ..*options
+        };
+        self.connect_negotiated(path, reply.qpn, reply.sq_psn, &negotiated)
     }
 
     /// Passive side: moves the QP from RESET or INIT to RTS with the peer's request
@@ -138,12 +124,7 @@ impl QueuePair {
             traffic_class: request.traffic_class & !ECN | options.traffic_class & ECN,
             ..*options
         };
-        self.connect_negotiated(&Negotiated {
-            path,
-            dest_qpn: request.qpn,
-            sq_psn: request.sq_psn,
-            options: negotiated,
-        })?;
+        self.connect_negotiated(path, request.qpn, request.sq_psn, &negotiated)?;
         Ok(Acceptance {
             responder_resources: negotiated.max_dest_rd_atomic,
             initiator_depth: negotiated.max_rd_atomic,
@@ -153,18 +134,26 @@ impl QueuePair {
         })
     }
 
+    /// Connects to the peer's QP with what the two ends have negotiated. `sq_psn` is the first PSN that
+    /// this end sends, which is the PSN that the peer expects.
     // rule: 12.6.5-starting-psn
-    fn connect_negotiated(&self, negotiated: &Negotiated<'_>) -> Result<(), ConnectError> {
-        let gid_index = self.pd.context.gid_index(negotiated.path.local)?;
-        self.to_init(negotiated.options.access)?;
+    fn connect_negotiated(
+        &self,
+        path: &Path,
+        dest_qpn: Qpn,
+        sq_psn: Psn,
+        options: &ConnectOptions,
+    ) -> Result<(), ConnectError> {
+        let gid_index = self.pd.context.gid_index(path.local)?;
+        self.to_init(options.access)?;
         let remote = Endpoint {
-            gid: negotiated.path.remote.into(),
-            qpn: negotiated.dest_qpn,
+            gid: path.remote.into(),
+            qpn: dest_qpn,
             // The peer starts at the PSN that this end named as expected.
             psn: self.psn,
         };
-        self.to_rtr(gid_index, &remote, &negotiated.options)?;
-        self.to_rts_from(negotiated.sq_psn, &negotiated.options)
+        self.to_rtr(gid_index, &remote, options)?;
+        self.to_rts_from(sq_psn, options)
     }
 
     fn check_service(&self, asked: ServiceType) -> Result<(), ConnectError> {

@@ -25,6 +25,7 @@ use crate::completion::CompletionQueue;
 use crate::context::Context;
 use crate::pd::ProtectionDomain;
 use parking_lot::Mutex;
+use roce_stack::Nic;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,12 +38,11 @@ pub struct QueuePair {
     kind: QpKind,
     pub(crate) qpn: Qpn,
     pub(crate) psn: Psn,
-    /// The multicast groups that it is attached to.
     pub(crate) groups: Mutex<Vec<IpAddr>>,
     // Keep the queues' channels alive as long as the QP completes to them.
     _send_cq: CompletionQueue,
     _recv_cq: CompletionQueue,
-    // Keeps the SRQ alive as long as the QP takes receives from it.
+    /// Kept alive as long as the QP takes receives from it.
     srq: Option<SharedReceiveQueue>,
     _xrcd: Option<XrcDomain>,
     /// Whether the NIC has destroyed it.
@@ -62,7 +62,15 @@ impl ProtectionDomain {
         srq: &SharedReceiveQueue,
         options: &QpOptions,
     ) -> Result<QueuePair, QpError> {
-        QueuePair::with_srq(self.clone(), send_cq, recv_cq, srq, options)
+        if !srq.belongs_to(&self.context) {
+            return Err(CreateQpError::from(SrqError::Unknown(srq.number())).into());
+        }
+        let init = options.init(self, send_cq, recv_cq);
+        let mut qp = QueuePair::new(self.clone(), options.kind, [send_cq, recv_cq], |nic| {
+            nic.create_qp_with_srq(init, srq.number())
+        })?;
+        qp.srq = Some(srq.clone());
+        Ok(qp)
     }
 
     /// A QP in state RESET.
@@ -76,64 +84,35 @@ impl ProtectionDomain {
         recv_cq: &CompletionQueue,
         options: &QpOptions,
     ) -> Result<QueuePair, QpError> {
-        QueuePair::new(self.clone(), send_cq, recv_cq, options)
+        let init = options.init(self, send_cq, recv_cq);
+        QueuePair::new(self.clone(), options.kind, [send_cq, recv_cq], |nic| {
+            nic.create_qp(init)
+        })
     }
 }
 
 impl QueuePair {
     fn new(
         pd: ProtectionDomain,
-        send_cq: &CompletionQueue,
-        recv_cq: &CompletionQueue,
-        options: &QpOptions,
+        kind: QpKind,
+        [send_cq, recv_cq]: [&CompletionQueue; 2],
+        create: impl FnOnce(&mut Nic) -> Result<Qpn, CreateQpError>,
     ) -> Result<Self, QpError> {
-        let init = options.init(&pd, send_cq, recv_cq);
         let (qpn, psn) = {
             let mut engine = pd.context.inner.shared.lock_with_qpn_range()?;
-            let qpn = engine.nic.create_qp(init)?;
+            let qpn = create(&mut engine.nic)?;
             engine.note_new_qp(qpn);
             (qpn, engine.nic.random_psn())
         };
         Ok(Self {
             pd,
-            kind: options.kind,
+            kind,
             qpn,
             psn,
             groups: Mutex::default(),
             _send_cq: send_cq.clone(),
             _recv_cq: recv_cq.clone(),
             srq: None,
-            _xrcd: None,
-            is_destroyed: AtomicBool::new(false),
-        })
-    }
-
-    fn with_srq(
-        pd: ProtectionDomain,
-        send_cq: &CompletionQueue,
-        recv_cq: &CompletionQueue,
-        srq: &SharedReceiveQueue,
-        options: &QpOptions,
-    ) -> Result<Self, QpError> {
-        if !srq.belongs_to(&pd.context) {
-            return Err(CreateQpError::from(SrqError::Unknown(srq.number())).into());
-        }
-        let init = options.init(&pd, send_cq, recv_cq);
-        let (qpn, psn) = {
-            let mut engine = pd.context.inner.shared.lock_with_qpn_range()?;
-            let qpn = engine.nic.create_qp_with_srq(init, srq.number())?;
-            engine.note_new_qp(qpn);
-            (qpn, engine.nic.random_psn())
-        };
-        Ok(Self {
-            pd,
-            kind: options.kind,
-            qpn,
-            psn,
-            groups: Mutex::default(),
-            _send_cq: send_cq.clone(),
-            _recv_cq: recv_cq.clone(),
-            srq: Some(srq.clone()),
             _xrcd: None,
             is_destroyed: AtomicBool::new(false),
         })
@@ -141,26 +120,13 @@ impl QueuePair {
 
     fn xrc_target(domain: &XrcDomain) -> Result<Self, QpError> {
         let context = domain.context();
-        let (qpn, psn) = {
-            let mut engine = context.inner.shared.lock_with_qpn_range()?;
-            let qpn = engine.nic.create_xrc_target(domain.id())?;
-            engine.note_new_qp(qpn);
-            (qpn, engine.nic.random_psn())
-        };
         // An XRC target uses neither of these: each of its SRQs has its own.
         let (pd, cq) = (context.alloc_pd(), context.create_cq(1));
-        Ok(Self {
-            pd,
-            kind: QpKind::XrcTarget,
-            qpn,
-            psn,
-            _send_cq: cq.clone(),
-            _recv_cq: cq,
-            srq: None,
-            _xrcd: Some(domain.clone()),
-            is_destroyed: AtomicBool::new(false),
-            groups: Mutex::default(),
-        })
+        let mut qp = Self::new(pd, QpKind::XrcTarget, [&cq, &cq], |nic| {
+            nic.create_xrc_target(domain.id())
+        })?;
+        qp._xrcd = Some(domain.clone());
+        Ok(qp)
     }
 
     /// The QP's transport service.
@@ -197,14 +163,8 @@ impl QueuePair {
 
     /// The numbers of sends and of receives that have not completed.
     pub fn queued(&self) -> (usize, usize) {
-        self.pd
-            .context
-            .inner
-            .shared
-            .lock()
-            .nic
-            .queued(self.qpn)
-            .unwrap_or_default()
+        let engine = self.pd.context.inner.shared.lock();
+        engine.nic.queued(self.qpn).unwrap_or_default()
     }
 }
 

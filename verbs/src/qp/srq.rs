@@ -75,7 +75,9 @@ impl ProtectionDomain {
     /// # Errors
     /// If a size is out of range.
     pub fn create_srq(&self, options: &SrqOptions) -> Result<SharedReceiveQueue, SrqError> {
-        SharedReceiveQueue::new(self.clone(), options)
+        let init = options.init(self);
+        let srqn = self.context.inner.shared.lock().nic.create_srq(&init)?;
+        Ok(SharedReceiveQueue::new(self, srqn, None))
     }
 }
 
@@ -91,45 +93,29 @@ impl XrcDomain {
         cq: &CompletionQueue,
         options: &SrqOptions,
     ) -> Result<SharedReceiveQueue, SrqError> {
-        SharedReceiveQueue::of_domain(pd.clone(), self, cq, options)
+        if !Arc::ptr_eq(&pd.context.inner, &self.context().inner) {
+            return Err(SrqError::UnknownDomain(self.id()));
+        }
+        let init = options.init(pd);
+        let srqn = {
+            let mut engine = pd.context.inner.shared.lock();
+            let queue = Arc::clone(cq.queue());
+            engine.nic.create_xrc_srq(&init, self.id(), queue)?
+        };
+        let xrc = Some((self.clone(), cq.clone()));
+        Ok(SharedReceiveQueue::new(pd, srqn, xrc))
     }
 }
 
 impl SharedReceiveQueue {
-    fn new(pd: ProtectionDomain, options: &SrqOptions) -> Result<Self, SrqError> {
-        let init = options.init(&pd);
-        let srqn = pd.context.inner.shared.lock().nic.create_srq(&init)?;
-        Ok(Self {
+    fn new(pd: &ProtectionDomain, srqn: Srqn, xrc: Option<(XrcDomain, CompletionQueue)>) -> Self {
+        Self {
             inner: Arc::new(Inner {
-                pd,
+                pd: pd.clone(),
                 srqn,
-                _xrc: None,
+                _xrc: xrc,
             }),
-        })
-    }
-
-    fn of_domain(
-        pd: ProtectionDomain,
-        domain: &XrcDomain,
-        cq: &CompletionQueue,
-        options: &SrqOptions,
-    ) -> Result<Self, SrqError> {
-        if !Arc::ptr_eq(&pd.context.inner, &domain.context().inner) {
-            return Err(SrqError::UnknownDomain(domain.id()));
         }
-        let init = options.init(&pd);
-        let srqn = {
-            let mut engine = pd.context.inner.shared.lock();
-            let queue = Arc::clone(cq.queue());
-            engine.nic.create_xrc_srq(&init, domain.id(), queue)?
-        };
-        Ok(Self {
-            inner: Arc::new(Inner {
-                pd,
-                srqn,
-                _xrc: Some((domain.clone(), cq.clone())),
-            }),
-        })
     }
 
     /// The number by which events and the requests of XRC peers name the queue.

@@ -19,7 +19,6 @@ use std::time::Duration;
 /// The state that an open device, its objects and its threads share.
 pub(crate) struct DeviceState {
     pub(crate) engine: EngineLock,
-    /// Wakes the background thread.
     pub(crate) wake: EventFd,
     pub(crate) driver_sleeps: AtomicBool,
     pub(crate) stop: AtomicBool,
@@ -69,12 +68,11 @@ impl DeviceState {
     /// # Errors
     /// If the operating system has no descriptor left, or no monotonic clock.
     pub(crate) fn new(mut engine: Engine, starter: Starter) -> Result<Self, OpenError> {
-        let system = |what| move |source| OpenError::System { what, source };
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let wake = EventFd::from_value_and_flags(0, flags)
             .map_err(std::io::Error::from)
-            .map_err(system("making an eventfd"))?;
-        let clock = DeviceClock::start().map_err(system("reading the clock"))?;
+            .map_err(OpenError::system("making an eventfd"))?;
+        let clock = DeviceClock::start().map_err(OpenError::system("reading the clock"))?;
         engine.begin_timed_injections(clock.now());
         Ok(Self {
             engine: EngineLock::new(engine),

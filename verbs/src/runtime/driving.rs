@@ -203,11 +203,7 @@ impl Drop for Driving {
     }
 }
 
-impl std::fmt::Debug for Driving {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Driving").finish_non_exhaustive()
-    }
-}
+debug_fields!(Driving);
 
 #[cfg(test)]
 mod tests {

@@ -30,7 +30,6 @@ impl EngineLock {
     }
 }
 
-/// The locked engine.
 pub(crate) struct EngineGuard<'a> {
     engine: MutexGuard<'a, Engine>,
     /// Whether the thread was already unwinding when it locked the engine, for example in a

@@ -35,7 +35,6 @@ impl Engine {
         RequestJudge::new(&self.injections.as_ref()?.judge)
     }
 
-    /// A QP has been created.
     pub(crate) fn note_new_qp(&self, qpn: Qpn) {
         if let Some(injections) = &self.injections {
             cold_path();
@@ -43,7 +42,6 @@ impl Engine {
         }
     }
 
-    /// A region has been registered.
     pub(crate) fn note_new_region(&mut self, key: u32) {
         if let Some(injections) = &self.injections
             && injections.context.strikes_region()

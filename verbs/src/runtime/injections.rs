@@ -5,7 +5,6 @@ use roce_port::unplugged::Unplugged;
 use std::hint::cold_path;
 use std::sync::Arc;
 
-/// The injections of an open device.
 pub(crate) struct Injections {
     pub(super) judge: Arc<Judge>,
     pub(super) context: ContextFaults,
@@ -16,7 +15,6 @@ pub(crate) struct Injections {
 }
 
 impl Injections {
-    /// The injections themselves.
     pub(crate) fn list(&self) -> impl Iterator<Item = &Injection> {
         self.judge.faults().injections().iter()
     }

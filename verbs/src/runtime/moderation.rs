@@ -40,7 +40,6 @@ impl Moderation {
         }
     }
 
-    /// Removes a queue that is destroyed.
     pub(crate) fn remove(&mut self, id: CqId) {
         self.queues.remove(&id);
         self.delayed.retain(|(cq, _)| *cq != id);
@@ -64,13 +63,11 @@ impl Moderation {
         self.delayed.iter().map(|(_, deadline)| *deadline).min()
     }
 
-    /// Whether any event is delayed.
     #[inline]
     pub(crate) fn has_delayed(&self) -> bool {
         !self.delayed.is_empty()
     }
 
-    /// Takes an event that is due.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<CqId> {
         if self.delayed.is_empty() {
             return None;

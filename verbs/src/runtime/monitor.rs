@@ -30,9 +30,7 @@ struct Status {
 /// What the kernel's messages changed. There may be no event: the kernel also reports that an address
 /// which the interface has can be used from now on.
 pub(crate) struct Changes {
-    /// The interface's addresses.
     pub(crate) addresses: Vec<IpAddr>,
-    /// An event for each change.
     pub(crate) events: Vec<Event>,
 }
 
@@ -90,7 +88,6 @@ impl Monitor {
 }
 
 impl Status {
-    /// The current status.
     fn of(device: &Device) -> io::Result<Self> {
         Ok(Self {
             gids: GidTable::new(&device.addresses()?, false).entries(),
@@ -107,7 +104,6 @@ impl Status {
     }
 }
 
-/// The events for a change from `before` to `after`.
 fn events_between(before: &Status, after: &Status) -> impl Iterator<Item = Event> {
     let link = match (before.running, after.running) {
         (false, true) => Some(Event::PortActive),

@@ -47,7 +47,6 @@ impl Batch {
         }
     }
 
-    /// Whether it fills a datagram.
     fn is_full(self) -> bool {
         self.requests >= MAX_REQUESTS || self.bytes >= MAX_BYTES
     }
@@ -59,7 +58,6 @@ impl Batch {
 /// packet that the device receives: the program can't be answering one.
 #[derive(Debug)]
 pub(crate) struct Pacing {
-    /// The number of posts of this row.
     row: u32,
     last_post: Instant,
     /// The number of packets received before the last post.
@@ -139,7 +137,6 @@ impl Pacing {
         self.waiting = Batch::default();
     }
 
-    /// Whether posts wait.
     #[inline]
     pub(super) fn has_waiting(&self) -> bool {
         self.waiting.requests > 0

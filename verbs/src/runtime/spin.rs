@@ -39,7 +39,6 @@ const LONG_YIELD: Duration = Duration::from_micros(500);
 const MIN_EMPTY_POLLS: u32 = 16;
 const MIN_EMPTY_TIME: Duration = Duration::from_micros(50);
 
-/// The longest wait.
 pub(super) const MAX_WAIT: Duration = Duration::from_micros(200);
 
 /// The next step of a thread after a poll that found nothing.
@@ -83,12 +82,10 @@ impl Usage {
     }
 }
 
-/// The polls of one thread.
 #[derive(Debug, Default)]
 struct Spinner {
     /// The number of consecutive polls that found nothing.
     empty_polls: u32,
-    /// The time of the first of these polls.
     first_empty_poll: Instant,
     /// The time at which the window began, and the kernel's counts at that time. `None` while the
     /// thread waits, because its sleeps hide what the others do.
@@ -100,7 +97,6 @@ struct Spinner {
 }
 
 impl Spinner {
-    /// Notes a poll that found nothing.
     fn note_empty_poll(&mut self, now: Instant, usage: impl FnOnce() -> Option<Usage>) -> Pause {
         if self.empty_polls == 0 {
             self.first_empty_poll = now;

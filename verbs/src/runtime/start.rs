@@ -15,8 +15,8 @@
 use super::Engine;
 use crate::datapath::{self, Datapath, DatapathOptions};
 use crate::device::Device;
+use crate::environment::write_to_stderr;
 use crate::error::StartError;
-use crate::settings::write_to_stderr;
 use crate::why::KernelWatch;
 use parking_lot::Mutex;
 use roce_port::Port;
@@ -62,12 +62,10 @@ impl Starter {
         self.qpn_range.get().copied()
     }
 
-    /// The device's name.
     pub(super) fn device_name(&self) -> String {
         self.device.name()
     }
 
-    /// The datapath, if it has started.
     pub(crate) fn datapath(&self) -> Option<&Datapath> {
         self.datapath.get()
     }

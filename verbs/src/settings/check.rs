@@ -7,10 +7,11 @@ use super::environment_priorities;
 use crate::capture::check_capture_setting;
 use crate::datapath::environment::environment_datapath;
 use crate::device::{Device, all_devices};
-use crate::environment::{is_any_set, is_ignored, unknown_variables, value, variable};
+use crate::environment::{
+    is_any_set, is_ignored, malformed, unknown_variables, value, variable, write_to_stderr,
+};
 use crate::error::OpenError;
 use crate::why::{check_why_packets_setting, check_why_setting};
-use std::io::Write as _;
 use std::sync::Once;
 
 /// Checks every environment variable that the library reads. Creates no file and opens no device.
@@ -62,11 +63,8 @@ fn check_devices() -> Result<(), OpenError> {
             )
         }
     };
-    Err(OpenError::Environment {
-        variable: VARIABLE,
-        error: format!("no device is named {missing:?}; {devices}"),
-        value,
-    })
+    let error = format!("no device is named {missing:?}; {devices}");
+    Err(malformed(VARIABLE, names, error))
 }
 
 /// Only the library for C programs reads it, not this crate.
@@ -117,10 +115,4 @@ pub fn report_environment() {
             write_to_stderr(&format!("roce: {error}\n"));
         }
     });
-}
-
-/// Writes `line` in one call, because other processes may write to the same stderr.
-pub(crate) fn write_to_stderr(line: &str) {
-    // If stderr fails, there is nowhere to report it.
-    let _ = std::io::stderr().write_all(line.as_bytes());
 }

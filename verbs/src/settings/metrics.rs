@@ -4,7 +4,6 @@ use crate::environment;
 use crate::error::OpenError;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The variable that enables metrics.
 const VARIABLE: &str = "ROCE_METRICS";
 
 /// The address at which `ROCE_METRICS` has this process serve its metrics in Prometheus text

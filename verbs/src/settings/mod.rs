@@ -10,7 +10,6 @@ pub use crate::capture::environment_capture;
 pub use crate::datapath::environment::environment_datapath;
 pub use crate::environment::{ReadBy, UnknownVariable, VARIABLES, Variable, unknown_variables};
 pub use crate::faults::environment_faults;
-pub(crate) use check::write_to_stderr;
 pub use check::{check_environment, report_environment, warn_of_unknown_variables};
 pub use congestion::environment_congestion;
 pub use metrics::environment_metrics;

@@ -37,11 +37,11 @@ pub struct OpenOptions {
     faults: Option<Faults>,
     /// The faults are those of the environment, whose injections count for the whole process.
     faults_of_process: bool,
-    datapath: DatapathOptions,
+    pub(crate) datapath: DatapathOptions,
     capture: Option<Capture>,
-    congestion: CongestionSettings,
-    priorities: PrioritySettings,
-    metrics: Option<SocketAddr>,
+    pub(crate) congestion: CongestionSettings,
+    pub(crate) priorities: PrioritySettings,
+    pub(crate) metrics: Option<SocketAddr>,
     why: Option<WhyOutput>,
     why_packets: Option<PathBuf>,
 }
@@ -91,10 +91,6 @@ impl OpenOptions {
         self
     }
 
-    pub(crate) fn datapath_options(&self) -> &DatapathOptions {
-        &self.datapath
-    }
-
     /// Captures what the device sends and receives, with comments on what became of each packet.
     /// Several devices may share a capture.
     pub fn capture(mut self, capture: Capture) -> Self {
@@ -108,18 +104,10 @@ impl OpenOptions {
         self
     }
 
-    pub(crate) fn congestion_settings(&self) -> &CongestionSettings {
-        &self.congestion
-    }
-
     /// Sets the traffic classes and priorities of the device's packets.
     pub fn priorities(mut self, settings: PrioritySettings) -> Self {
         self.priorities = settings;
         self
-    }
-
-    pub(crate) fn priority_settings(&self) -> &PrioritySettings {
-        &self.priorities
     }
 
     /// Serves metrics of all the process's devices at `at`, in Prometheus text format over HTTP,
@@ -149,10 +137,6 @@ impl OpenOptions {
         (output.is_some() || packets.is_some()).then(|| WhyLog::new(output, packets))
     }
 
-    pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {
-        self.metrics
-    }
-
     /// The capture for the port of a new context, if the options need one.
     pub(crate) fn port_capture(&self, device: &Device) -> Option<Box<PortCapture>> {
         let (capture, keeps_recent) = (self.capture.as_ref(), self.why_packets.is_some());
@@ -176,7 +160,7 @@ impl OpenOptions {
     /// The judge of a new context's injections, if the options have any.
     pub(crate) fn judge(&self) -> Result<Option<Arc<Judge>>, OpenError> {
         match &self.faults {
-            Some(_) if self.faults_of_process => Judge::of_environment(),
+            Some(_) if self.faults_of_process => Judge::from_environment(),
             Some(faults) if !faults.injections().is_empty() => {
                 Ok(Some(Judge::new(faults.clone(), seed_of(faults)?)))
             }
@@ -189,9 +173,6 @@ impl OpenOptions {
 fn seed_of(faults: &Faults) -> Result<u64, OpenError> {
     match faults.network().seed {
         Some(seed) => Ok(seed),
-        None => draw_seed().map_err(|source| OpenError::System {
-            what: "drawing a random seed for faults",
-            source,
-        }),
+        None => draw_seed().map_err(OpenError::system("drawing a random seed for faults")),
     }
 }

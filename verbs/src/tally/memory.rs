@@ -23,6 +23,9 @@ const MAGIC: u64 = u64::from_ne_bytes(*b"roce-ta2");
 /// number.
 const MIN_DESCRIPTOR: i32 = 600;
 
+/// Payload bytes that were sent and received, and packets.
+pub(super) type Traffic = [AtomicU64; 3];
+
 /// The layout of the memory. Every bit pattern is valid, whatever other processes write.
 #[repr(C)]
 pub(super) struct Page {
@@ -33,25 +36,18 @@ pub(super) struct Page {
     pub(super) lists: AtomicU64,
     pub(super) qps: AtomicU64,
     pub(super) connections: AtomicU64,
-    /// Bytes of devices that have been closed.
-    pub(super) tx_bytes: AtomicU64,
-    pub(super) rx_bytes: AtomicU64,
-    /// Their packets.
-    pub(super) packets: AtomicU64,
+    /// That of devices that have been closed.
+    pub(super) traffic: Traffic,
     pub(super) slots: [Slot; SLOTS],
 }
 
-/// An open device.
 #[repr(C)]
 pub(super) struct Slot {
     /// The process ID; 0 if the slot is free. Slots of processes that were killed stay in use.
     pub(super) owner: AtomicU32,
-    pub(super) tx_bytes: AtomicU64,
-    pub(super) rx_bytes: AtomicU64,
-    pub(super) packets: AtomicU64,
+    pub(super) traffic: Traffic,
 }
 
-/// The memory, mapped.
 #[derive(Debug)]
 pub(super) struct Memory(NonNull<c_void>);
 

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The variable that has the path of the shared memory.
 const VARIABLE: &str = "ROCE_TALLY";
@@ -94,22 +94,24 @@ impl Tally {
 
 fn totals(memory: &Memory) -> Totals {
     let page = memory.page();
-    let mut totals = Totals {
+    let mut traffic = [0_u64; 3];
+    let open = page.slots.iter().map(|slot| &slot.traffic);
+    for counts in open.chain([&page.traffic]) {
+        for (total, count) in traffic.iter_mut().zip(counts) {
+            *total = total.wrapping_add(count.load(Relaxed));
+        }
+    }
+    let [tx_bytes, rx_bytes, packets] = traffic;
+    Totals {
         processes: page.processes.load(Relaxed),
         devices_opened: page.devices_opened.load(Relaxed),
         lists: page.lists.load(Relaxed),
         qps: page.qps.load(Relaxed),
         connections: page.connections.load(Relaxed),
-        tx_bytes: page.tx_bytes.load(Relaxed),
-        rx_bytes: page.rx_bytes.load(Relaxed),
-        packets: page.packets.load(Relaxed),
-    };
-    for slot in &page.slots {
-        totals.tx_bytes = totals.tx_bytes.wrapping_add(slot.tx_bytes.load(Relaxed));
-        totals.rx_bytes = totals.rx_bytes.wrapping_add(slot.rx_bytes.load(Relaxed));
-        totals.packets = totals.packets.wrapping_add(slot.packets.load(Relaxed));
+        tx_bytes,
+        rx_bytes,
+        packets,
     }
-    totals
 }
 
 /// The totals of this process's program and all its children, if `roce run` became this program by
@@ -140,9 +142,8 @@ pub(crate) struct DeviceCount {
     /// The slot for this device's bytes while it is open; `None` if all slots are in use.
     slot: Option<usize>,
     process: u32,
-    tx_bytes: u64,
-    rx_bytes: u64,
-    packets: u64,
+    /// Payload bytes that were sent and received, and packets.
+    traffic: [u64; 3],
 }
 
 /// Counts that this process has listed devices, if the environment asks for it.
@@ -171,9 +172,7 @@ pub(crate) fn open() -> Option<Box<DeviceCount>> {
         memory,
         slot: (0..SLOTS).find(is_free),
         process,
-        tx_bytes: 0,
-        rx_bytes: 0,
-        packets: 0,
+        traffic: [0; 3],
     }))
 }
 
@@ -187,12 +186,12 @@ impl DeviceCount {
     }
 
     fn note_traffic(&mut self, packets: u64, (tx_bytes, rx_bytes): (u64, u64)) {
-        (self.packets, self.tx_bytes, self.rx_bytes) = (packets, tx_bytes, rx_bytes);
+        self.traffic = [tx_bytes, rx_bytes, packets];
         if let Some(slot) = self.slot {
-            let slot = &self.memory.page().slots[slot];
-            slot.tx_bytes.store(self.tx_bytes, Relaxed);
-            slot.rx_bytes.store(self.rx_bytes, Relaxed);
-            slot.packets.store(self.packets, Relaxed);
+            let shared = &self.memory.page().slots[slot].traffic;
+            for (shared, count) in shared.iter().zip(self.traffic) {
+                shared.store(count, Relaxed);
+            }
         }
     }
 
@@ -211,15 +210,14 @@ impl Drop for DeviceCount {
             return;
         }
         let page = self.memory.page();
-        let add = |total: &AtomicU64, count| total.fetch_add(count, Relaxed);
-        add(&page.tx_bytes, self.tx_bytes);
-        add(&page.rx_bytes, self.rx_bytes);
-        add(&page.packets, self.packets);
+        for (total, count) in page.traffic.iter().zip(self.traffic) {
+            total.fetch_add(count, Relaxed);
+        }
         if let Some(slot) = self.slot {
             let slot = &page.slots[slot];
-            slot.tx_bytes.store(0, Relaxed);
-            slot.rx_bytes.store(0, Relaxed);
-            slot.packets.store(0, Relaxed);
+            slot.traffic
+                .iter()
+                .for_each(|count| count.store(0, Relaxed));
             slot.owner.store(0, Relaxed);
         }
     }

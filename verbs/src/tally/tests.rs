@@ -16,9 +16,7 @@ fn count_in(tally: &Tally) -> DeviceCount {
         memory,
         slot,
         process: std::process::id(),
-        tx_bytes: 0,
-        rx_bytes: 0,
-        packets: 0,
+        traffic: [0; 3],
     }
 }
 

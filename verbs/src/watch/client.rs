@@ -45,8 +45,8 @@ pub fn watch_processes(patience: Duration) -> io::Result<Processes> {
     found.forbidden = forbidden;
     for name in names {
         match contact(&name, user) {
-            Ok(Contact::Query(query)) => queries.push(query),
-            Ok(Contact::Forbidden) => found.forbidden += 1,
+            Ok(Some(query)) => queries.push(query),
+            Ok(None) => found.forbidden += 1,
             // The process has ended meanwhile.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(_) => found.silent += 1,
@@ -91,13 +91,6 @@ fn choose(names: Vec<Name>, user: OwnUser) -> (Vec<String>, usize) {
     (names.take(MAX_PROCESSES).collect(), forbidden.len())
 }
 
-/// The result of an attempt to contact a process.
-enum Contact {
-    Query(Query),
-    Forbidden,
-}
-
-/// A query to one process.
 pub(super) struct Query {
     stream: File,
     /// Its ID, according to the kernel; 0 if its PID namespace is not visible from here.
@@ -108,7 +101,8 @@ pub(super) struct Query {
     has_ended: bool,
 }
 
-fn contact(name: &str, user: OwnUser) -> io::Result<Contact> {
+/// Queries a process; `None` if only root may.
+fn contact(name: &str, user: OwnUser) -> io::Result<Option<Query>> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let stream: OwnedFd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     connect(
@@ -117,9 +111,9 @@ fn contact(name: &str, user: OwnUser) -> io::Result<Contact> {
     )?;
     let owner = peer(&stream)?;
     if !user.may_read(owner.user) {
-        return Ok(Contact::Forbidden);
+        return Ok(None);
     }
-    Ok(Contact::Query(Query {
+    Ok(Some(Query {
         stream: stream.into(),
         pid: u32::try_from(owner.pid).unwrap_or(0),
         user: owner.user,
@@ -197,7 +191,6 @@ impl Query {
         }
     }
 
-    /// Whether the answer has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }

@@ -2,13 +2,13 @@
 //! the socket is ready. A watcher that is too slow is disconnected.
 
 use super::http;
-use super::response::Response;
-use super::response_cache::ResponseCache;
+use super::response_cache::{Response, ResponseCache};
 use crate::interfaces::try_interfaces;
 use nix::poll::PollFlags;
-use std::io::{self, ErrorKind, Read, Write};
+use nix::sys::socket::{MsgFlags, recv, send};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A socket.
 pub(super) enum Stream {
     /// From `roce top`, which sends nothing and gets a snapshot.
     Local(UnixStream),
@@ -89,11 +88,12 @@ impl Connection {
     }
 
     fn step(&mut self, now: Instant, cache: &mut ResponseCache<'_>) -> io::Result<bool> {
+        let fd = self.as_fd().as_raw_fd();
         loop {
             match &mut self.stage {
                 Stage::Reading(request) => {
                     let mut chunk = [0; 1024];
-                    let count = self.stream.read(&mut chunk)?;
+                    let count = recv(fd, &mut chunk, MsgFlags::empty())?;
                     self.progressed_at = now;
                     request.extend_from_slice(&chunk[..count]);
                     let is_local = || self.stream.is_on_this_host();
@@ -106,7 +106,7 @@ impl Connection {
                     if response.rest().is_empty() {
                         return Ok(false);
                     }
-                    let count = self.stream.write(response.rest())?;
+                    let count = send(fd, response.rest(), MsgFlags::MSG_NOSIGNAL)?;
                     if count == 0 {
                         return Ok(false);
                     }
@@ -163,28 +163,6 @@ fn own_addresses() -> Option<Vec<IpAddr>> {
             .flat_map(|one| one.addresses)
             .collect(),
     )
-}
-
-impl Read for Stream {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Local(stream) => stream.read(into),
-            Self::Http(stream) => stream.read(into),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Local(stream) => stream.write(bytes),
-            Self::Http(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

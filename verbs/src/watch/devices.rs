@@ -5,6 +5,7 @@
 
 use super::snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
 use crate::datapath::Datapath;
+use crate::device::Device;
 use crate::runtime::DeviceState;
 use parking_lot::Mutex;
 use roce_stack::{Cause, DropReason, Stat};
@@ -34,16 +35,6 @@ pub(super) struct Watched {
     shared: Mutex<Option<Arc<DeviceState>>>,
 }
 
-/// A device that is being opened.
-pub(crate) struct Opened {
-    /// Its name.
-    pub(crate) device: String,
-    /// The name of its interface.
-    pub(crate) interface: String,
-    /// Its shared state.
-    pub(crate) shared: Arc<DeviceState>,
-}
-
 /// All open devices of the process.
 pub(super) struct Devices {
     open: Mutex<(u64, Vec<Arc<Watched>>)>,
@@ -58,15 +49,15 @@ impl Devices {
         }
     }
 
-    pub(super) fn add(&self, opened: Opened) -> Arc<Watched> {
+    pub(super) fn add(&self, device: &Device, shared: &Arc<DeviceState>) -> Arc<Watched> {
         let mut open = self.open.lock();
         let (count, all) = &mut *open;
         *count += 1;
         let watched = Arc::new(Watched {
             number: *count,
-            device: opened.device,
-            interface: opened.interface,
-            shared: Mutex::new(Some(opened.shared)),
+            device: device.name(),
+            interface: device.interface().name.clone(),
+            shared: Mutex::new(Some(Arc::clone(shared))),
         });
         all.push(Arc::clone(&watched));
         watched
@@ -129,7 +120,6 @@ impl Watched {
         Some(snapshot)
     }
 
-    /// The snapshot without its QPs, and the QPs' numbers.
     fn snapshot_without_qps(&self, shared: &DeviceState) -> (DeviceSnapshot, Vec<Qpn>) {
         let engine = shared.lock();
         let counters = engine.nic.counters().clone();

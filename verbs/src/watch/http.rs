@@ -1,6 +1,6 @@
 //! The part of HTTP/1.0 that Prometheus and a browser need: one GET for each connection.
 
-use super::response::Response;
+use super::response_cache::Response;
 use std::fs::File;
 use std::io::Read as _;
 use std::net::IpAddr;
@@ -9,7 +9,6 @@ use std::sync::Arc;
 /// The maximum size of a request's head, in bytes.
 const MAX_HEAD_BYTES: usize = 8 << 10;
 
-/// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     /// The metrics; only the head of the answer if `head_only`.

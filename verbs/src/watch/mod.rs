@@ -21,19 +21,18 @@ pub mod hostile;
 mod http;
 mod names;
 mod prometheus;
-mod response;
 mod response_cache;
 mod server;
 mod snapshot;
-mod threads;
 mod waits;
 
 pub use client::{Processes, watch_processes};
-pub(crate) use devices::Opened;
 pub use snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
 pub use waits::{ShownWaits, WaitSnapshot, show_waits};
 
-use crate::settings::write_to_stderr;
+use crate::device::Device;
+use crate::environment::write_to_stderr;
+use crate::runtime::DeviceState;
 use parking_lot::Mutex;
 use server::Server;
 use std::net::SocketAddr;
@@ -60,7 +59,11 @@ impl WatchHandle {
 
 /// Shows a device to watchers from now on, with metrics at an address if the options ask for them.
 /// If this fails, prints the reason on stderr. The device then works without being shown.
-pub(crate) fn register(opened: Opened, metrics: Option<SocketAddr>) -> Option<WatchHandle> {
+pub(crate) fn register(
+    device: &Device,
+    shared: &Arc<DeviceState>,
+    metrics: Option<SocketAddr>,
+) -> Option<WatchHandle> {
     let mut running = SERVER.lock();
     let own = std::process::id();
     let existing = running.1.upgrade().filter(|_| running.0 == own);
@@ -74,7 +77,7 @@ pub(crate) fn register(opened: Opened, metrics: Option<SocketAddr>) -> Option<Wa
     *running = (own, Arc::downgrade(&server));
     Some(WatchHandle {
         metrics: metrics.and_then(|requested| offer_metrics(&server, requested)),
-        watched: server.devices().add(opened),
+        watched: server.devices().add(device, shared),
         server: Some(server),
     })
 }

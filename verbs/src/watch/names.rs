@@ -26,7 +26,6 @@ pub(super) fn listen() -> io::Result<(UnixListener, String)> {
     Ok((listener, name))
 }
 
-/// A name at which a process listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) name: String,

@@ -2,8 +2,9 @@
 
 use super::connection::{Connection, Stream};
 use super::devices::Devices;
+use super::names;
 use super::response_cache::ResponseCache;
-use super::{names, threads};
+use crate::signals;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -15,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// The maximum number of connections of each kind. The limits are separate, so that HTTP clients
@@ -31,6 +32,9 @@ const MAX_ACCEPTS: usize = 64;
 
 /// The pause after a failure to accept a connection, for instance because no descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// The size of the thread's stack. It is small, for processes with tight limits.
+const STACK_BYTES: usize = 256 << 10;
 
 /// The watch server. Dropping it ends its thread.
 pub(super) struct Server {
@@ -62,7 +66,10 @@ impl Server {
             metrics: Mutex::default(),
         });
         let for_thread = Arc::clone(&shared);
-        let thread = threads::spawn("roce-watch", move || for_thread.run(&local))?;
+        let thread = Builder::new().name("roce-watch".to_owned());
+        let thread = signals::spawn(thread.stack_size(STACK_BYTES), move || {
+            for_thread.run(&local)
+        })?;
         Ok(Self {
             shared,
             thread: Some(thread),
@@ -181,7 +188,6 @@ fn wait<'a>(
     let _ = poll(&mut polled, timeout.unwrap_or(PollTimeout::NONE));
 }
 
-/// The number of local connections, or of others.
 fn count(connections: &[Connection], local: bool) -> usize {
     let counted = connections.iter().filter(|one| one.is_local() == local);
     counted.count()

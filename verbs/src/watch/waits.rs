@@ -2,7 +2,6 @@
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::sync::Arc;
 
 /// The most of a process in a snapshot.
@@ -45,11 +44,7 @@ impl Drop for ShownWaits {
     }
 }
 
-impl fmt::Debug for ShownWaits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShownWaits").finish_non_exhaustive()
-    }
-}
+debug_fields!(ShownWaits);
 
 pub(super) fn all() -> Vec<WaitSnapshot> {
     // A call may take long, and threads that begin or cease to wait must not.

@@ -53,12 +53,13 @@ pub fn kind_of_code(code: u32) -> Option<&'static Kind> {
     is_known.then_some(kind)
 }
 
-const fn always(text: &'static str) -> Advice {
-    Advice { ways: &[], text }
-}
-
-const fn only(ways: &'static [u32], text: &'static str) -> Advice {
-    Advice { ways, text }
+/// What to do, and the ways in which each helps.
+macro_rules! advice {
+    (@ways always) => { &[] };
+    (@ways $($way:literal)|+) => { &[$($way),+] };
+    ($($($way:tt)|+ => $text:expr),+ $(,)?) => {
+        &[$(Advice { ways: advice!(@ways $($way)|+), text: $text }),+]
+    };
 }
 
 const NO_KEY: (u32, &str) = (1, "no region or window has the key");
@@ -114,16 +115,13 @@ const CAPTURE: &str =
     "capture the packets (ROCE_PCAP), and report the peer's stack if it breaks the protocol";
 
 /// What to do if the memory of a send or receive request can't be used.
-const LOCAL_ADVICE: &[Advice] = &[
-    only(&[1, 4], REGION),
-    only(&[1], REGISTERED),
-    only(&[2], PD),
-    only(
-        &[3],
-        "receives, READs and atomics write to local memory: register it with IBV_ACCESS_LOCAL_WRITE",
-    ),
-    only(&[7], UNMAPPED),
-];
+const LOCAL_ADVICE: &[Advice] = advice! {
+    1 | 4 => REGION,
+    1 => REGISTERED,
+    2 => PD,
+    3 => "receives, READs and atomics write to local memory: register it with IBV_ACCESS_LOCAL_WRITE",
+    7 => UNMAPPED,
+};
 
 /// All kinds, by number.
 pub const KINDS: &[Kind] = &[
@@ -146,260 +144,216 @@ pub const KINDS: &[Kind] = &[
         meaning: "a memory window was not bound",
         event: "IBV_WC_MW_BIND_ERR",
         ways: NOT_BOUND,
-        advice: &[
-            only(&[3], "use one protection domain for QP, window and region"),
-            only(&[4], "invalidate the window before it is bound again"),
-            only(&[8], "register the region with IBV_ACCESS_MW_BIND"),
-            only(&[9], "register the region with IBV_ACCESS_LOCAL_WRITE"),
-            only(
-                &[2, 10],
-                "compare the range and the key with what ibv_reg_mr returned",
-            ),
-        ],
+        advice: advice! {
+            3 => "use one protection domain for QP, window and region",
+            4 => "invalidate the window before it is bound again",
+            8 => "register the region with IBV_ACCESS_MW_BIND",
+            9 => "register the region with IBV_ACCESS_LOCAL_WRITE",
+            2 | 10 => "compare the range and the key with what ibv_reg_mr returned",
+        },
     },
     Kind {
         number: 0x14,
         meaning: "a local key was not invalidated",
         event: "IBV_WC_MW_BIND_ERR",
         ways: NOT_INVALIDATED,
-        advice: &[always(
-            "only windows of type 2 that this QP has bound can be invalidated, and regions whose key allows it; those of ibv_reg_mr do not",
-        )],
+        advice: advice! {
+            always => "only windows of type 2 that this QP has bound can be invalidated, and regions whose key allows it; those of ibv_reg_mr do not",
+        },
     },
     Kind {
         number: 0x21,
         meaning: "the peer does not answer",
         event: "IBV_WC_RETRY_EXC_ERR",
         ways: ANSWERED,
-        advice: &[
-            only(
-                &[1],
-                "are both QPs in state RTR or RTS, and did the ends exchange QP number, PSN and GID?",
-            ),
-            only(
-                &[1],
-                "does UDP port 4791 pass in both directions? A firewall that drops it gives no other sign",
-            ),
-            only(
-                &[2],
-                "is the peer's program still there? Its own report tells why its QP ended: run it with ROCE_WHY=stderr, too",
-            ),
-            always(
-                "if only large messages fail, the path may not carry packets of the path MTU: choose a smaller path_mtu, or mend the MTU of the links",
-            ),
-            always(
-                "if the peer answers slowly, as under a debugger: raise `timeout` and `retry_cnt`",
-            ),
-        ],
+        advice: advice! {
+            1 => "are both QPs in state RTR or RTS, and did the ends exchange QP number, PSN and GID?",
+            1 => "does UDP port 4791 pass in both directions? A firewall that drops it gives no other sign",
+            2 => "is the peer's program still there? Its own report tells why its QP ended: run it with ROCE_WHY=stderr, too",
+            always => "if only large messages fail, the path may not carry packets of the path MTU: choose a smaller path_mtu, or mend the MTU of the links",
+            always => "if the peer answers slowly, as under a debugger: raise `timeout` and `retry_cnt`",
+        },
     },
     Kind {
         number: 0x22,
         meaning: "packets are lost again and again",
         event: "IBV_WC_RETRY_EXC_ERR",
         ways: &[],
-        advice: &[
-            always(
-                "look for drops on the way: `ethtool -S`, `nstat -az UdpRcvbufErrors`, `roce top`",
-            ),
-            always(
-                "if it is always a large packet, the path may not carry packets of the path MTU",
-            ),
-            always("raise retry_cnt, to 7 at most"),
-        ],
+        advice: advice! {
+            always => "look for drops on the way: `ethtool -S`, `nstat -az UdpRcvbufErrors`, `roce top`",
+            always => "if it is always a large packet, the path may not carry packets of the path MTU",
+            always => "raise retry_cnt, to 7 at most",
+        },
     },
     Kind {
         number: 0x23,
         meaning: "the peer had no receive posted",
         event: "IBV_WC_RNR_RETRY_EXC_ERR",
         ways: &[],
-        advice: &[
-            always(
-                "at the peer, post receives before this end may send, and a new one as soon as one completes",
-            ),
-            always(
-                "make the peer's receive queue as long as the number of messages that this end sends at a time (fio: iodepth of the server; perftest: -r)",
-            ),
-            always("set rnr_retry to 7 to wait without limit, or raise the peer's min_rnr_timer"),
-        ],
+        advice: advice! {
+            always => "at the peer, post receives before this end may send, and a new one as soon as one completes",
+            always => "make the peer's receive queue as long as the number of messages that this end sends at a time (fio: iodepth of the server; perftest: -r)",
+            always => "set rnr_retry to 7 to wait without limit, or raise the peer's min_rnr_timer",
+        },
     },
     Kind {
         number: 0x31,
         meaning: "the peer refused a request as invalid",
         event: "IBV_WC_REM_INV_REQ_ERR",
         ways: &[],
-        advice: &[
-            always(PEER_KNOWS),
-            always(
-                "often: the peer's QP lacks the right (qp_access_flags), the message is longer than the receive, the ends have different path_mtu, or max_rd_atomic is more than the peer's max_dest_rd_atomic",
-            ),
-        ],
+        advice: advice! {
+            always => PEER_KNOWS,
+            always => "often: the peer's QP lacks the right (qp_access_flags), the message is longer than the receive, the ends have different path_mtu, or max_rd_atomic is more than the peer's max_dest_rd_atomic",
+        },
     },
     Kind {
         number: 0x32,
         meaning: "the peer denied access to its memory",
         event: "IBV_WC_REM_ACCESS_ERR",
         ways: &[],
-        advice: &[
-            always(PEER_KNOWS),
-            always(
-                "compare remote_addr, the length and rkey with the peer's ibv_mr, and its access flags with the operation",
-            ),
-            always("the peer may have deregistered the memory, or ended"),
-        ],
+        advice: advice! {
+            always => PEER_KNOWS,
+            always => "compare remote_addr, the length and rkey with the peer's ibv_mr, and its access flags with the operation",
+            always => "the peer may have deregistered the memory, or ended",
+        },
     },
     Kind {
         number: 0x33,
         meaning: "the peer could not execute a request",
         event: "IBV_WC_REM_OP_ERR",
         ways: &[],
-        advice: &[
-            always(PEER_KNOWS),
-            always("often: the memory of the peer's receive can't be written"),
-        ],
+        advice: advice! {
+            always => PEER_KNOWS,
+            always => "often: the memory of the peer's receive can't be written",
+        },
     },
     Kind {
         number: 0x34,
         meaning: "the peer's response does not fit the request",
         event: "IBV_WC_BAD_RESP_ERR",
         ways: &[],
-        advice: &[
-            always("both ends must use the same path_mtu"),
-            always(CAPTURE),
-        ],
+        advice: advice! {
+            always => "both ends must use the same path_mtu",
+            always => CAPTURE,
+        },
     },
     Kind {
         number: 0x41,
         meaning: "the peer was denied access to memory",
         event: "IBV_EVENT_QP_ACCESS_ERR",
         ways: REMOTE,
-        advice: &[
-            only(
-                &[1],
-                "compare the key that the peer used with that of the region; was the region deregistered, or its key invalidated?",
-            ),
-            only(&[2], PD),
-            only(
-                &[3],
-                "register the region with the right that the peer's operation needs",
-            ),
-            only(&[3], SAME_TEST),
-            only(
-                &[4],
-                "compare the address and length that the peer used with those of the region",
-            ),
-            only(
-                &[5],
-                "only the QP that has bound a window of type 2 may use it",
-            ),
-            only(&[7], UNMAPPED),
-        ],
+        advice: advice! {
+            1 => "compare the key that the peer used with that of the region; was the region deregistered, or its key invalidated?",
+            2 => PD,
+            3 => "register the region with the right that the peer's operation needs",
+            3 => SAME_TEST,
+            4 => "compare the address and length that the peer used with those of the region",
+            5 => "only the QP that has bound a window of type 2 may use it",
+            7 => UNMAPPED,
+        },
     },
     Kind {
         number: 0x42,
         meaning: "the QP lacks a right that the peer's request needs",
         event: "IBV_EVENT_QP_REQ_ERR",
         ways: &[],
-        advice: &[
-            always("set the right in qp_access_flags when the QP goes to INIT"),
-            always(SAME_TEST),
-        ],
+        advice: advice! {
+            always => "set the right in qp_access_flags when the QP goes to INIT",
+            always => SAME_TEST,
+        },
     },
     Kind {
         number: 0x43,
         meaning: "the peer's message is longer than the receive",
         event: "IBV_WC_LOC_LEN_ERR",
         ways: &[],
-        advice: &[
-            always("post receives as long as the longest message, or send shorter messages"),
-            always(
-                "receives are used in the order in which they were posted: is the right one next?",
-            ),
-        ],
+        advice: advice! {
+            always => "post receives as long as the longest message, or send shorter messages",
+            always => "receives are used in the order in which they were posted: is the right one next?",
+        },
     },
     Kind {
         number: 0x44,
         meaning: "the peer's packets are out of place",
         event: "IBV_EVENT_QP_REQ_ERR",
         ways: &[],
-        advice: &[
-            always("do two QPs send to this one? Each end must name the other"),
-            always(CAPTURE),
-        ],
+        advice: advice! {
+            always => "do two QPs send to this one? Each end must name the other",
+            always => CAPTURE,
+        },
     },
     Kind {
         number: 0x45,
         meaning: "the length of the peer's packet is wrong",
         event: "IBV_EVENT_QP_REQ_ERR",
         ways: &[],
-        advice: &[always("both ends must use the same path_mtu")],
+        advice: advice! { always => "both ends must use the same path_mtu" },
     },
     Kind {
         number: 0x46,
         meaning: "the peer has too many READs and atomics outstanding",
         event: "IBV_EVENT_QP_REQ_ERR",
         ways: &[],
-        advice: &[always(
-            "max_rd_atomic of the peer must not exceed max_dest_rd_atomic of this QP",
-        )],
+        advice: advice! {
+            always => "max_rd_atomic of the peer must not exceed max_dest_rd_atomic of this QP",
+        },
     },
     Kind {
         number: 0x47,
         meaning: "the address of an atomic is not aligned",
         event: "IBV_EVENT_QP_REQ_ERR",
         ways: &[],
-        advice: &[always("atomics need addresses that are multiples of 8")],
+        advice: advice! { always => "atomics need addresses that are multiples of 8" },
     },
     Kind {
         number: 0x48,
         meaning: "the peer may not invalidate a key",
         event: "IBV_WC_REM_INV_REQ_ERR",
         ways: NOT_INVALIDATED,
-        advice: &[always(
-            "is the key that of a window of type 2, bound by this QP, and not invalidated yet?",
-        )],
+        advice: advice! {
+            always => "is the key that of a window of type 2, bound by this QP, and not invalidated yet?",
+        },
     },
     Kind {
         number: 0x49,
         meaning: "the peer's request is not supported",
         event: "IBV_EVENT_QP_REQ_ERR",
         ways: &[],
-        advice: &[always(CAPTURE)],
+        advice: advice! { always => CAPTURE },
     },
     Kind {
         number: 0x4a,
         meaning: "the peer's request names a wrong SRQ",
         event: "IBV_EVENT_QP_REQ_ERR",
         ways: &[],
-        advice: &[always("the SRQ must be in the XRC domain of the target QP")],
+        advice: advice! { always => "the SRQ must be in the XRC domain of the target QP" },
     },
     Kind {
         number: 0x4b,
         meaning: "the peer's READ or WRITE is too long",
         event: "IBV_EVENT_QP_REQ_ERR",
         ways: &[],
-        advice: &[always("a message has at most 2^31 bytes: split it")],
+        advice: advice! { always => "a message has at most 2^31 bytes: split it" },
     },
     Kind {
         number: 0x4c,
         meaning: "memory could not be made durable",
         event: "IBV_EVENT_QP_FATAL",
         ways: &[],
-        advice: &[always(
-            "the kernel's log names the device and the error; bytes that were flushed before are durable. \
+        advice: advice! {
+            always => "the kernel's log names the device and the error; bytes that were flushed before are durable. \
              Register the file again, and let the peer write the others once more",
-        )],
+        },
     },
     Kind {
         number: 0x51,
         meaning: "a completion queue overran",
         event: "IBV_EVENT_QP_FATAL",
         ways: &[],
-        advice: &[
-            always(
-                "create the CQ with an entry for each request that can be outstanding: all send and receive queues that use it",
-            ),
-            always("poll it more often"),
-        ],
+        advice: advice! {
+            always => "create the CQ with an entry for each request that can be outstanding: all send and receive queues that use it",
+            always => "poll it more often",
+        },
     },
     Kind {
         number: 0x52,
@@ -413,6 +367,6 @@ pub const KINDS: &[Kind] = &[
         meaning: "the failure was injected, by ROCE_FAULTS or by the program",
         event: "",
         ways: &[],
-        advice: &[always("unset ROCE_FAULTS if you don't want it")],
+        advice: advice! { always => "unset ROCE_FAULTS if you don't want it" },
     },
 ];

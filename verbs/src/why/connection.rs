@@ -27,7 +27,6 @@ fn space_name<S: serde::Serializer>(space: &PortSpace, serializer: S) -> Result<
     serializer.serialize_str(c_space(*space))
 }
 
-/// The name of a port space in C.
 fn c_space(space: PortSpace) -> &'static str {
     match space {
         PortSpace::Ipoib => "RDMA_PS_IPOIB",

@@ -43,7 +43,6 @@ impl fmt::Display for QpEventText {
     }
 }
 
-/// The events of a QP that failed at `failed`.
 pub(crate) fn texts(failed: Instant, recorded: &[Recorded]) -> Vec<QpEventText> {
     let text = |recorded| QpEventText::new(failed, recorded);
     recorded.iter().map(text).collect()

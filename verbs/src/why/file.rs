@@ -1,6 +1,6 @@
 //! The files that variables name.
 
-use crate::environment;
+use crate::environment::{self, malformed};
 use crate::error::OpenError;
 pub(super) use roce_trust::files::append as open;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub(super) fn absolute(variable: &'static str) -> Result<Option<PathBuf>, OpenEr
     };
     let path = std::path::absolute(&value);
     path.map(Some)
-        .map_err(|error| malformed(variable, &value.to_string_lossy(), error.to_string()))
+        .map_err(|error| malformed(variable, &value, error))
 }
 
 /// Checks that the file that a variable names can be written, or that its folder exists.
@@ -22,13 +22,5 @@ pub(super) fn check_file(variable: &'static str, path: &Path) -> Result<(), Open
         Ok(false) => std::fs::read_dir(path.parent().unwrap_or(Path::new("/"))).map(drop),
         Err(error) => Err(error),
     };
-    checked.map_err(|error| malformed(variable, &path.to_string_lossy(), error.to_string()))
-}
-
-pub(super) fn malformed(variable: &'static str, value: &str, error: String) -> OpenError {
-    OpenError::Environment {
-        variable,
-        value: value.to_owned(),
-        error,
-    }
+    checked.map_err(|error| malformed(variable, path, error))
 }

@@ -1,9 +1,9 @@
 //! Where explanations are written.
 
-use super::file::{absolute, check_file, malformed, open};
+use super::file::{absolute, check_file, open};
 use super::{Explanation, UnfitPackets, WHY_VARIABLE, packets};
 use crate::capture::PortCapture;
-use crate::environment;
+use crate::environment::{self, malformed, write_to_stderr};
 use crate::error::OpenError;
 use core::fmt;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -36,8 +36,8 @@ pub fn environment_why() -> Result<Option<WhyOutput>, OpenError> {
     if let Some(WhyOutput::File(path)) = &output
         && let Err(error) = open(path)
     {
-        let line = format!("roce: {WHY_VARIABLE} is {}: {error}\n", path.display());
-        let _ = io::stderr().write_all(line.as_bytes());
+        let path = path.display();
+        write_to_stderr(&format!("roce: {WHY_VARIABLE} is {path}: {error}\n"));
         return Ok(None);
     }
     Ok(output)
@@ -65,7 +65,7 @@ fn setting() -> Result<Option<WhyOutput>, OpenError> {
         Some(word) if !word.contains(['/', '.']) => Err(malformed(
             WHY_VARIABLE,
             word,
-            "it must be `stderr`, or the path of a file, with a `/` or a `.` in it".to_owned(),
+            "it must be `stderr`, or the path of a file, with a `/` or a `.` in it",
         )),
         _ => Ok(absolute(WHY_VARIABLE)?.map(WhyOutput::File)),
     }
@@ -118,7 +118,6 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// The largest text that a pipe takes at once.
 const MAX_BYTES: usize = 4096;
 
-/// The explanations of one device.
 #[derive(Debug)]
 pub(crate) struct WhyLog {
     output: Option<WhyOutput>,

@@ -3,6 +3,7 @@
 use super::Explanation;
 use super::file::{absolute, check_file, open};
 use crate::capture::{MOST_PACKETS, PortCapture};
+use crate::environment::write_to_stderr;
 use crate::error::OpenError;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -28,8 +29,8 @@ pub fn environment_why_packets() -> Result<Option<PathBuf>, OpenError> {
         return Ok(None);
     };
     if let Err(error) = open_capture(&path) {
-        let line = format!("roce: {WHY_PCAP_VARIABLE} is {}: {error}\n", path.display());
-        let _ = io::stderr().write_all(line.as_bytes());
+        let path = path.display();
+        write_to_stderr(&format!("roce: {WHY_PCAP_VARIABLE} is {path}: {error}\n"));
         return Ok(None);
     }
     Ok(Some(path))

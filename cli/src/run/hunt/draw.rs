@@ -1,6 +1,8 @@
 //! Random numbers that a seed repeats.
 
-/// SplitMix64.
+use roce_verbs::faults::splitmix64;
+
+/// Numbers of SplitMix64.
 #[derive(Clone, Debug)]
 pub(super) struct Draw(u64);
 
@@ -14,11 +16,9 @@ impl Draw {
     }
 
     pub(super) fn next(&mut self) -> u64 {
+        let drawn = splitmix64(self.0);
         self.0 = self.0.wrapping_add(STEP);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        drawn
     }
 
     /// A number from 0 to `end` - 1. `end` is not 0.

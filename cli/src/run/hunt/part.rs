@@ -1,6 +1,6 @@
 //! One fault of a run, as `ROCE_FAULTS` writes it.
 
-use roce_verbs::faults::{CallFault, CompletionFault, Injection, What, When};
+use roce_verbs::faults::{CallFault, CompletionFault, Injection, Target, When};
 use roce_verbs::settings::{Chance, DurationText};
 use std::fmt;
 use std::time::Duration;
@@ -79,13 +79,13 @@ fn smaller(injection: &Injection) -> Vec<Injection> {
         ..injection.clone()
     };
     match injection.what {
-        What::Completion(of, CompletionFault::Late(time)) => {
+        Target::Completion(of, CompletionFault::Late(time)) => {
             let times = shorter(time).into_iter().map(CompletionFault::Late);
-            smaller.extend(times.map(|late| with(What::Completion(of, late))));
+            smaller.extend(times.map(|late| with(Target::Completion(of, late))));
         }
-        What::Call(call, CallFault::Slow(time)) => {
+        Target::Call(call, CallFault::Slow(time)) => {
             let times = shorter(time).into_iter().map(CallFault::Slow);
-            smaller.extend(times.map(|slow| with(What::Call(call, slow))));
+            smaller.extend(times.map(|slow| with(Target::Call(call, slow))));
         }
         _ => {}
     }
@@ -132,14 +132,14 @@ impl fmt::Display for Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roce_verbs::faults::{Call, Of};
+    use roce_verbs::faults::{Call, Operation};
 
     fn late(ms: u64, first: u64, last: u64) -> Part {
         let fault = CompletionFault::Late(Duration::from_millis(ms));
         let last = Some(last);
         Part::Injection(Injection {
             when: When::Matches { first, last },
-            ..Injection::completion(Of::Recv, fault)
+            ..Injection::completion(Operation::Recv, fault)
         })
     }
 
@@ -203,10 +203,10 @@ mod tests {
     #[test]
     fn slow_calls_become_faster() {
         let slow = CallFault::Slow(Duration::from_micros(20));
-        let call = Call::named("post_send").expect("a call");
+        let call = Call::from_name("post_send").expect("a call");
         let part = Part::Injection(Injection::call(call, slow).at(3));
         assert_eq!(texts(&part.smaller()), ["post_send:slow=10us@3"]);
-        let status = Injection::completion(Of::Send, CompletionFault::Lost).at(3);
+        let status = Injection::completion(Operation::Send, CompletionFault::Lost).at(3);
         assert_eq!(Part::Injection(status).smaller(), []);
     }
 

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use nix::errno::Errno;
 use roce_verbs::completion::WcStatus;
 use roce_verbs::faults::{
-    Call, CallFault, CompletionFault, Injection, Of, RequestFault, TimedFault, When,
+    Call, CallFault, CompletionFault, Injection, Operation, RequestFault, TimedFault, When,
 };
 use roce_verbs::settings::Chance;
 use serde::Serialize;
@@ -74,13 +74,13 @@ const FAILING_CALLS: [&str; 7] = [
 ];
 
 /// Statuses of completions that fail, as when the peer is gone or out of receives.
-const STATUSES: [(Of, WcStatus); 6] = [
-    (Of::Send, WcStatus::RetryExceeded),
-    (Of::Send, WcStatus::RnrRetryExceeded),
-    (Of::Write, WcStatus::RetryExceeded),
-    (Of::Read, WcStatus::RetryExceeded),
-    (Of::Atomic, WcStatus::RetryExceeded),
-    (Of::Recv, WcStatus::WorkRequestFlushed),
+const STATUSES: [(Operation, WcStatus); 6] = [
+    (Operation::Send, WcStatus::RetryExceeded),
+    (Operation::Send, WcStatus::RnrRetryExceeded),
+    (Operation::Write, WcStatus::RetryExceeded),
+    (Operation::Read, WcStatus::RetryExceeded),
+    (Operation::Atomic, WcStatus::RetryExceeded),
+    (Operation::Recv, WcStatus::WorkRequestFlushed),
 ];
 
 /// The reason of a rejection by the peer's program (IBTA 1.7, 12.6.7.2).
@@ -177,7 +177,7 @@ fn injections(
 fn late(draw: &mut Draw, test: &Scouted) -> Option<Injection> {
     let fault = CompletionFault::Late(time(draw, LATEST));
     let (of, count) = draw.one_of(&test.completions).copied()?;
-    let of = if draw.once_in(4) { Of::Any } else { of };
+    let of = if draw.once_in(4) { Operation::Any } else { of };
     let mut injection = several(draw, count, Injection::completion(of, fault));
     if draw.once_in(4) {
         injection = injection.of_qp(1 + draw.below(2));
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn a_plan_without_faults_is_empty_and_only_random_parts_need_a_seed() {
         assert_eq!(Plan::default().to_string(), "");
-        let late = Injection::completion(Of::Any, CompletionFault::Late(LATEST));
+        let late = Injection::completion(Operation::Any, CompletionFault::Late(LATEST));
         let plan = Plan {
             parts: vec![Part::Injection(late.at(3))],
             seed: 3,

@@ -1,10 +1,18 @@
 //! What a test does, so that the faults drawn for it are about calls and completions that it has.
 
-use roce_verbs::faults::{Call, CallFault, CompletionFault, Faults, Injection, Of, What, When};
+use roce_verbs::faults::{
+    Call, CallFault, CompletionFault, Faults, Injection, Operation, Target, When,
+};
 use std::time::Duration;
 
 /// Completions that can be late.
-const COMPLETIONS: [Of; 5] = [Of::Send, Of::Recv, Of::Write, Of::Read, Of::Atomic];
+const COMPLETIONS: [Operation; 5] = [
+    Operation::Send,
+    Operation::Recv,
+    Operation::Write,
+    Operation::Read,
+    Operation::Atomic,
+];
 
 /// Calls that can be slow.
 const CALLS: [&str; 12] = [
@@ -32,13 +40,13 @@ const PACKET_BYTES: u64 = 1024;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Scouted {
     pub(super) calls: Vec<(Call, u64)>,
-    pub(super) completions: Vec<(Of, u64)>,
+    pub(super) completions: Vec<(Operation, u64)>,
     bytes: u64,
 }
 
 /// Faults that change nothing, and are reported at the first match, the fourth, the 16th and so on.
 pub(super) fn reporting() -> Faults {
-    let calls = CALLS.iter().filter_map(|name| Call::named(name));
+    let calls = CALLS.iter().filter_map(|name| Call::from_name(name));
     let calls = calls.map(|call| Injection::call(call, CallFault::Slow(Duration::ZERO)));
     let late = CompletionFault::Late(Duration::ZERO);
     let completions = COMPLETIONS.map(|of| Injection::completion(of, late));
@@ -65,15 +73,15 @@ impl Scouted {
                 continue;
             };
             match injection.what {
-                What::Call(call, _) => note(&mut found.calls, call, first),
-                What::Completion(of, _) => note(&mut found.completions, of, first),
+                Target::Call(call, _) => note(&mut found.calls, call, first),
+                Target::Completion(of, _) => note(&mut found.completions, of, first),
                 _ => {}
             }
         }
         // Which one was reported first is chance, and the same seed must draw the same faults.
         let place = |call: Call| CALLS.iter().position(|name| *name == call.name());
         found.calls.sort_by_key(|(call, _)| place(*call));
-        let place = |of: Of| COMPLETIONS.iter().position(|known| *known == of);
+        let place = |of: Operation| COMPLETIONS.iter().position(|known| *known == of);
         found.completions.sort_by_key(|(of, _)| place(*of));
         found
     }
@@ -124,10 +132,13 @@ mod tests {
             roce: fault: recv:late=0s@16\n\
             roce: fault: not:one\n";
         let found = Scouted::of(stderr, 5000);
-        assert_eq!(found.completions, [(Of::Send, 4), (Of::Recv, 16)]);
+        assert_eq!(
+            found.completions,
+            [(Operation::Send, 4), (Operation::Recv, 16)]
+        );
         assert_eq!(
             found.calls,
-            [(Call::named("post_send").expect("a call"), 1)]
+            [(Call::from_name("post_send").expect("a call"), 1)]
         );
         assert_eq!((found.all_completions(), found.packets()), (20, 20));
         assert_eq!(Scouted::of(stderr, 1 << 20).packets(), 1024);

@@ -126,7 +126,7 @@ impl Shrunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roce_verbs::faults::{CompletionFault, Injection, Of, When};
+    use roce_verbs::faults::{CompletionFault, Injection, Operation, When};
     use roce_verbs::settings::Chance;
 
     fn late(ms: u64, first: u64, last: u64) -> Part {
@@ -134,7 +134,7 @@ mod tests {
         let last = Some(last);
         Part::Injection(Injection {
             when: When::Matches { first, last },
-            ..Injection::completion(Of::Recv, fault)
+            ..Injection::completion(Operation::Recv, fault)
         })
     }
 

@@ -172,7 +172,6 @@ impl Facts {
         }
     }
 
-    /// Why AF_XDP is impossible, if it is.
     fn why_impossible(&self, options: &DatapathOptions) -> Option<String> {
         self.why_interface_cannot(options)
             .or_else(|| self.why_forbidden())
@@ -252,7 +251,6 @@ impl Facts {
         ))
     }
 
-    /// The number of queues to use.
     fn queues(&self, options: &DatapathOptions) -> u32 {
         let available = self.offer.as_ref().map_or(1, |offer| offer.queues);
         options.xdp_queues.map_or(available, NonZeroU32::get)

@@ -50,7 +50,6 @@ impl Alias {
         })
     }
 
-    /// The address of the first byte.
     pub(super) fn first_byte(&self) -> usize {
         self.start.as_ptr() as usize + self.lead
     }
@@ -69,7 +68,6 @@ impl Alias {
     }
 }
 
-/// The size of a page in bytes.
 pub(super) fn page_size() -> usize {
     let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
     page.and_then(|size| usize::try_from(size).ok())

@@ -9,10 +9,8 @@ use std::path::Path;
 /// File systems whose files are in memory.
 const IN_MEMORY: [&str; 4] = ["tmpfs", "ramfs", "hugetlbfs", "devtmpfs"];
 
-/// The type number of ramfs.
 const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 
-/// A mounted file system, or one of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FileSystem {
     pub(super) kind: String,
@@ -21,7 +19,6 @@ pub(super) struct FileSystem {
 }
 
 impl FileSystem {
-    /// Whether its files are in memory.
     pub(super) fn is_volatile(&self) -> bool {
         IN_MEMORY.contains(&self.kind.as_str())
     }

@@ -5,13 +5,13 @@
 //!   are written back.
 
 mod alias;
-mod cache_lines;
 mod file_system;
 mod mappings;
 mod unfit;
 
 pub use unfit::NotPersistent;
 
+use super::guarded_memory;
 use alias::Alias;
 use mappings::Keeper;
 use nix::sys::mman::{MsFlags, msync};
@@ -36,7 +36,6 @@ pub struct DurableFiles {
     broken: AtomicBool,
 }
 
-/// A part of the memory, of one mapping.
 #[derive(Debug)]
 struct Part {
     /// The first byte, counted from that of the memory.
@@ -99,7 +98,7 @@ impl Part {
     fn persist(&self, offset: u64, len: u64) -> Result<(), NotDurable> {
         if self.keeper == Keeper::CacheLines {
             let first = self.alias.first_byte() as u64 + offset;
-            return cache_lines::write_back(first, len).map_err(|_| NotDurable);
+            return guarded_memory::write_back(first, len).map_err(|_| NotDurable);
         }
         let (first, len) = self.alias.pages(offset, len);
         // SAFETY: the pages are those of the alias, which stays mapped as long as `self`. Their

@@ -75,11 +75,7 @@ impl fmt::Display for NotPersistent {
     }
 }
 
-impl fmt::Debug for NotPersistent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(NotPersistent);
 
 impl std::error::Error for NotPersistent {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -90,11 +86,7 @@ impl std::error::Error for NotPersistent {
     }
 }
 
-impl From<io::Error> for NotPersistent {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
-}
+from_causes!(NotPersistent: System(io::Error));
 
 impl From<Errno> for NotPersistent {
     fn from(errno: Errno) -> Self {

@@ -52,12 +52,10 @@ fn own_flags(before: &libc::sigaction) -> c_int {
         }
 }
 
-/// The signals of failed accesses.
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
 static CURRENT: OnceLock<Result<Current, Errno>> = OnceLock::new();
 
-/// Installs the handlers, once.
 pub(super) fn install() -> Result<Current, Errno> {
     static INSTALLED: OnceLock<Result<(), Errno>> = OnceLock::new();
     let current = (*CURRENT.get_or_init(Current::new))?;

@@ -5,7 +5,6 @@ use core::arch::asm;
 use roce_stack::MemoryFault;
 use std::sync::OnceLock;
 
-/// The bytes of a cache line.
 const LINE: u64 = 64;
 
 /// An instruction that writes back a cache line.
@@ -63,8 +62,17 @@ impl WriteBack {
     }
 }
 
-pub(super) fn write_back(first: u64, lines: u64) -> Result<(), MemoryFault> {
-    WriteBack::best().run(first, lines)
+/// Writes back the cache lines of `len` bytes of persistent memory at `addr`, and waits until the
+/// memory has them.
+///
+/// # Errors
+/// If the file does not have the pages any more.
+pub(in crate::memory) fn write_back(addr: u64, len: u64) -> Result<(), MemoryFault> {
+    if len == 0 {
+        return Ok(());
+    }
+    let first = addr - addr % LINE;
+    WriteBack::best().run(first, (addr + len - first).div_ceil(LINE))
 }
 
 #[cfg(test)]

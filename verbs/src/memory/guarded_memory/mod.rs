@@ -51,17 +51,11 @@ pub fn guarded_accessor() -> io::Result<Arc<dyn FaultSafe>> {
     crate::memory::ProcessMemory::of_this_process()
 }
 
-/// Writes back `lines` cache lines from `first` on, and waits until the memory has them.
-///
-/// # Errors
-/// If the file does not have the pages any more.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn write_back(first: u64, lines: u64) -> Result<(), roce_stack::MemoryFault> {
-    lines::write_back(first, lines)
-}
+pub(super) use lines::write_back;
 
 /// Nothing here is memory that this could write back.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn write_back(_first: u64, _lines: u64) -> Result<(), roce_stack::MemoryFault> {
+pub(super) fn write_back(_addr: u64, _len: u64) -> Result<(), roce_stack::MemoryFault> {
     Err(roce_stack::MemoryFault)
 }

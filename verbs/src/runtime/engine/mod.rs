@@ -34,11 +34,8 @@ pub(crate) struct Engine {
     pub(crate) port: DevicePort,
     /// Faults injected between the port and the NIC.
     pub(crate) faults: Option<FaultLayer>,
-    /// Fault injection.
     pub(crate) injections: Option<Box<Injections>>,
-    /// Captures each packet.
     pub(crate) capture: Option<Box<PortCapture>>,
-    /// The queue for each CQ's events.
     pub(crate) channels: HashMap<CqId, Weak<EventQueue<CqId>>>,
     /// Delays events until more completions arrive.
     pub(crate) moderation: Moderation,
@@ -173,7 +170,6 @@ impl Engine {
         self.events.push(Event::DeviceFatal);
     }
 
-    /// Whether the device has stopped for good.
     pub(crate) fn has_stopped(&self) -> bool {
         self.why_stopped.is_some()
     }
@@ -386,7 +382,6 @@ impl Engine {
         }
     }
 
-    /// Adds an event of a CQ to its channel.
     fn push_cq_event(&self, id: CqId) {
         if let Some(channel) = self.channels.get(&id).and_then(Weak::upgrade) {
             channel.push_in(self.driving_wait, id);
@@ -399,7 +394,6 @@ impl Engine {
         self.events.withdraw(is_its);
     }
 
-    /// Sets the channel for the events of a CQ.
     pub(crate) fn set_channel(&mut self, id: CqId, channel: &Arc<EventQueue<CqId>>) {
         self.channels.insert(id, Arc::downgrade(channel));
     }

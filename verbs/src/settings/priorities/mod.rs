@@ -68,15 +68,13 @@ impl PrioritySettings {
         let (name, value) = part.split_once('=').ok_or_else(|| error(VALID_NAMES))?;
         let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
         match name.as_str() {
-            "default_roce_tos" | "cma_roce_tos" => {
-                let slot = &mut self.default_class;
-                set_once(slot, parse_class(value).ok_or_else(|| error(VALID_CLASS))?)
-                    .ok_or_else(|| error(VALID_ONCE))
-            }
-            "traffic_class" => {
-                let slot = &mut self.forced_class;
-                set_once(slot, parse_class(value).ok_or_else(|| error(VALID_CLASS))?)
-                    .ok_or_else(|| error(VALID_ONCE))
+            "default_roce_tos" | "cma_roce_tos" | "traffic_class" => {
+                let slot = match name.as_str() {
+                    "traffic_class" => &mut self.forced_class,
+                    _ => &mut self.default_class,
+                };
+                let class = value.parse().map_err(|_| error(VALID_CLASS))?;
+                set_once(slot, class).ok_or_else(|| error(VALID_ONCE))
             }
             "sl2dscp" => {
                 let (level, dscp) = parse_pair(value, 7, 63).ok_or_else(|| error(VALID_LEVEL))?;
@@ -109,10 +107,6 @@ const VALID_TRUST: &str = "trust=dscp: priorities follow from DSCPs here, and DS
                      levels by sl2dscp";
 const VALID_ONCE: &str = "given only once, but has a value already";
 
-fn parse_class(text: &str) -> Option<u8> {
-    text.parse().ok()
-}
-
 /// Parses `first:second`. The values are at most `max` and `max_second`.
 fn parse_pair(text: &str, max: u8, max_second: u8) -> Option<(u8, u8)> {
     let (first, second) = text.split_once(':')?;
@@ -140,11 +134,7 @@ impl fmt::Display for PrioritySettingsError {
     }
 }
 
-impl fmt::Debug for PrioritySettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(PrioritySettingsError);
 
 impl std::error::Error for PrioritySettingsError {}
 

@@ -84,91 +84,48 @@ fn write_port(text: &mut Text, devices: &[DeviceSnapshot]) {
     }
 }
 
-/// The metric of a counter, and what it counts; `None` for a counter that this table does not know.
-/// A test checks that there is no such counter.
-fn name_of(stat: Stat) -> Option<(&'static str, &'static str)> {
-    Some(match stat {
-        Stat::RxPackets => (
-            "roce_received_packets_total",
-            "Packets received for a queue pair with the right ICRC.",
-        ),
-        Stat::RxBytes => ("roce_received_bytes_total", "Payload bytes received."),
-        Stat::TxPackets => ("roce_sent_packets_total", "Packets sent."),
-        Stat::TxBytes => ("roce_sent_bytes_total", "Payload bytes sent."),
-        Stat::RxMads => (
-            "roce_received_management_datagrams_total",
-            "Packets received for QP1.",
-        ),
-        Stat::TxMads => (
-            "roce_sent_management_datagrams_total",
-            "Management datagrams sent.",
-        ),
-        Stat::Retransmitted => ("roce_retransmitted_packets_total", "Packets retransmitted."),
-        Stat::Timeouts => ("roce_ack_timeouts_total", "Local ACK timeouts."),
-        Stat::SpuriousTimeouts => (
-            "roce_spurious_ack_timeouts_total",
-            "Spurious local ACK timeouts: everything had arrived.",
-        ),
-        Stat::LateAnswers => (
-            "roce_late_answers_total",
-            "Late responses, judged by the measured round-trip time, that were requested again.",
-        ),
-        Stat::AcksReceived => ("roce_acks_received_total", "Acknowledgements received."),
-        Stat::AcksSent => ("roce_acks_sent_total", "Acknowledgements sent."),
-        Stat::OutOfOrderKept => (
-            "roce_out_of_order_packets_kept_total",
-            "Packets ahead of the expected PSN that were kept until their turn.",
-        ),
-        Stat::SequenceNaksReceived => (
-            "roce_sequence_naks_received_total",
-            "NAKs for a PSN sequence error received.",
-        ),
-        Stat::SequenceNaksSent => (
-            "roce_sequence_naks_sent_total",
-            "NAKs for a PSN sequence error sent.",
-        ),
-        Stat::RnrNaksReceived => ("roce_rnr_naks_received_total", "RNR NAKs received."),
-        Stat::RnrNaksSent => ("roce_rnr_naks_sent_total", "RNR NAKs sent."),
-        Stat::ImpliedNaks => (
-            "roce_implied_naks_total",
-            "Responses found missing because later ones arrived.",
-        ),
-        Stat::FatalNaksReceived => ("roce_fatal_naks_received_total", "Other NAKs received."),
-        Stat::FatalNaksSent => ("roce_fatal_naks_sent_total", "Other NAKs sent."),
-        Stat::DuplicateRequests => (
-            "roce_duplicate_requests_total",
-            "Duplicate requests received.",
-        ),
-        Stat::PsnGuesses => (
-            "roce_psn_guesses_total",
-            "Packets with a PSN that the peer can't have sent: somebody guesses.",
-        ),
-        Stat::UnfinishedMessages => (
-            "roce_unfinished_messages_total",
-            "Messages that arrived only in part.",
-        ),
-        Stat::EcnMarked => (
-            "roce_ecn_marked_packets_total",
-            "Packets received with the ECN mark for congestion experienced.",
-        ),
-        Stat::CnpsReceived => (
-            "roce_cnps_received_total",
-            "Congestion notification packets received.",
-        ),
-        Stat::CnpsSent => (
-            "roce_cnps_sent_total",
-            "Congestion notification packets sent.",
-        ),
-        Stat::CnpsSuppressed => (
-            "roce_cnps_suppressed_total",
-            "Marked packets for which no notification was sent, because one had just been sent.",
-        ),
-        Stat::Unsendable => (
-            "roce_unsendable_packets_total",
-            "Packets that the port could not send.",
-        ),
-        _ => return None,
-    })
+macro_rules! metrics {
+    ($($stat:ident: $name:literal, $help:literal;)*) => {
+        /// The metric of a counter, and what it counts; `None` for a counter that this table does not
+        /// know. A test checks that there is no such counter.
+        fn name_of(stat: Stat) -> Option<(&'static str, &'static str)> {
+            match stat {
+                $(Stat::$stat => Some(($name, $help)),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+metrics! {
+    RxPackets: "roce_received_packets_total", "Packets received for a queue pair with the right ICRC.";
+    RxBytes: "roce_received_bytes_total", "Payload bytes received.";
+    TxPackets: "roce_sent_packets_total", "Packets sent.";
+    TxBytes: "roce_sent_bytes_total", "Payload bytes sent.";
+    RxMads: "roce_received_management_datagrams_total", "Packets received for QP1.";
+    TxMads: "roce_sent_management_datagrams_total", "Management datagrams sent.";
+    Retransmitted: "roce_retransmitted_packets_total", "Packets retransmitted.";
+    Timeouts: "roce_ack_timeouts_total", "Local ACK timeouts.";
+    SpuriousTimeouts: "roce_spurious_ack_timeouts_total", "Spurious local ACK timeouts: everything had arrived.";
+    LateAnswers: "roce_late_answers_total", "Late responses, judged by the measured round-trip time, that were requested again.";
+    AcksReceived: "roce_acks_received_total", "Acknowledgements received.";
+    AcksSent: "roce_acks_sent_total", "Acknowledgements sent.";
+    OutOfOrderKept: "roce_out_of_order_packets_kept_total", "Packets ahead of the expected PSN that were kept until their turn.";
+    SequenceNaksReceived: "roce_sequence_naks_received_total", "NAKs for a PSN sequence error received.";
+    SequenceNaksSent: "roce_sequence_naks_sent_total", "NAKs for a PSN sequence error sent.";
+    RnrNaksReceived: "roce_rnr_naks_received_total", "RNR NAKs received.";
+    RnrNaksSent: "roce_rnr_naks_sent_total", "RNR NAKs sent.";
+    ImpliedNaks: "roce_implied_naks_total", "Responses found missing because later ones arrived.";
+    FatalNaksReceived: "roce_fatal_naks_received_total", "Other NAKs received.";
+    FatalNaksSent: "roce_fatal_naks_sent_total", "Other NAKs sent.";
+    DuplicateRequests: "roce_duplicate_requests_total", "Duplicate requests received.";
+    PsnGuesses: "roce_psn_guesses_total", "Packets with a PSN that the peer can't have sent: somebody guesses.";
+    UnfinishedMessages: "roce_unfinished_messages_total", "Messages that arrived only in part.";
+    EcnMarked: "roce_ecn_marked_packets_total", "Packets received with the ECN mark for congestion experienced.";
+    CnpsReceived: "roce_cnps_received_total", "Congestion notification packets received.";
+    CnpsSent: "roce_cnps_sent_total", "Congestion notification packets sent.";
+    CnpsSuppressed: "roce_cnps_suppressed_total", "Marked packets for which no notification was sent, because one had just been sent.";
+    Unsendable: "roce_unsendable_packets_total", "Packets that the port could not send.";
 }
 
 #[cfg(test)]

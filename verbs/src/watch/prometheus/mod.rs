@@ -9,7 +9,6 @@ mod qp;
 use super::snapshot::{DeviceSnapshot, Snapshot};
 use std::fmt::Write;
 
-/// The text for a snapshot.
 pub(super) fn text(snapshot: &Snapshot) -> String {
     let mut text = Text::default();
     device::write(&mut text, &snapshot.devices);
@@ -54,7 +53,6 @@ impl Text {
     }
 }
 
-/// The labels of a sample.
 struct Labels<'a> {
     device: &'a DeviceSnapshot,
     more: Vec<(&'static str, String)>,

@@ -11,79 +11,53 @@ use std::sync::OnceLock;
 
 const BITS: f64 = 8.0;
 
-/// A metric, and how to read its value, if the QP has one.
-struct Metric {
-    kind: Kind,
-    name: &'static str,
-    help: &'static str,
-    value: fn(&QpSnapshot) -> Option<f64>,
-}
-
-const fn counter(
-    name: &'static str,
-    help: &'static str,
-    value: fn(&QpSnapshot) -> Option<f64>,
-) -> Metric {
-    Metric {
-        kind: Kind::Counter,
-        name,
-        help,
-        value,
-    }
-}
-
-const fn gauge(
-    name: &'static str,
-    help: &'static str,
-    value: fn(&QpSnapshot) -> Option<f64>,
-) -> Metric {
-    Metric {
-        kind: Kind::Gauge,
-        name,
-        help,
-        value,
-    }
-}
+/// A metric: its kind, its name, its help text, and how to read its value, if the QP has one.
+type Metric = (
+    Kind,
+    &'static str,
+    &'static str,
+    fn(&QpSnapshot) -> Option<f64>,
+);
 
 #[rustfmt::skip]
 const METRICS: &[Metric] = &[
-    counter("roce_qp_sent_packets_total", "Packets sent.",
+    (Kind::Counter, "roce_qp_sent_packets_total", "Packets sent.",
         |qp| Some(qp.tx_packets as f64)),
-    counter("roce_qp_sent_bytes_total", "Payload bytes sent.",
+    (Kind::Counter, "roce_qp_sent_bytes_total", "Payload bytes sent.",
         |qp| Some(qp.tx_bytes as f64)),
-    counter("roce_qp_received_packets_total", "Packets received with the right ICRC.",
+    (Kind::Counter, "roce_qp_received_packets_total", "Packets received with the right ICRC.",
         |qp| Some(qp.rx_packets as f64)),
-    counter("roce_qp_received_bytes_total", "Payload bytes received.",
+    (Kind::Counter, "roce_qp_received_bytes_total", "Payload bytes received.",
         |qp| Some(qp.rx_bytes as f64)),
-    counter("roce_qp_retransmitted_packets_total", "Packets retransmitted.",
+    (Kind::Counter, "roce_qp_retransmitted_packets_total", "Packets retransmitted.",
         |qp| Some(qp.retransmitted as f64)),
-    counter("roce_qp_ecn_marked_packets_total", "Packets received with the ECN mark for congestion experienced.",
+    (Kind::Counter, "roce_qp_ecn_marked_packets_total", "Packets received with the ECN mark for congestion experienced.",
         |qp| Some(qp.ecn_marked as f64)),
-    counter("roce_qp_cnps_received_total", "Congestion notification packets received.",
+    (Kind::Counter, "roce_qp_cnps_received_total", "Congestion notification packets received.",
         |qp| Some(qp.cnps_received as f64)),
-    counter("roce_qp_cnps_sent_total", "Congestion notification packets sent.",
+    (Kind::Counter, "roce_qp_cnps_sent_total", "Congestion notification packets sent.",
         |qp| Some(qp.cnps_sent as f64)),
-    counter("roce_qp_cnps_suppressed_total", "Marked packets for which no notification was sent.",
+    (Kind::Counter, "roce_qp_cnps_suppressed_total", "Marked packets for which no notification was sent.",
         |qp| Some(qp.cnps_suppressed as f64)),
-    gauge("roce_qp_rate_limit_bytes_per_second", "The rate limit, while the rate is limited.",
+    (Kind::Gauge, "roce_qp_rate_limit_bytes_per_second", "The rate limit, while the rate is limited.",
         |qp| qp.rate_bits_per_second.map(|rate| rate / BITS)),
-    gauge("roce_qp_target_rate_bytes_per_second", "The target rate, while the rate is limited.",
+    (Kind::Gauge, "roce_qp_target_rate_bytes_per_second", "The target rate, while the rate is limited.",
         |qp| qp.target_rate_bits_per_second.map(|rate| rate / BITS)),
-    gauge("roce_qp_alpha_ratio", "DCQCN's estimate of congestion on the path, from 0 to 1.",
+    (Kind::Gauge, "roce_qp_alpha_ratio", "DCQCN's estimate of congestion on the path, from 0 to 1.",
         |qp| qp.alpha),
-    gauge("roce_qp_window_bytes", "The congestion window.",
+    (Kind::Gauge, "roce_qp_window_bytes", "The congestion window.",
         |qp| qp.window_bytes.map(|bytes| bytes as f64)),
-    gauge("roce_qp_in_flight_bytes", "Bytes that the peer has not acknowledged yet.",
+    (Kind::Gauge, "roce_qp_in_flight_bytes", "Bytes that the peer has not acknowledged yet.",
         |qp| Some(qp.in_flight_bytes as f64)),
-    gauge("roce_qp_round_trip_seconds", "The smoothed round-trip time.",
+    (Kind::Gauge, "roce_qp_round_trip_seconds", "The smoothed round-trip time.",
         |qp| qp.rtt_seconds),
-    gauge("roce_qp_shortest_round_trip_seconds", "The shortest round-trip time.",
+    (Kind::Gauge, "roce_qp_shortest_round_trip_seconds", "The shortest round-trip time.",
         |qp| qp.min_rtt_seconds),
-    gauge("roce_qp_target_round_trip_seconds", "The target round-trip time.",
+    (Kind::Gauge, "roce_qp_target_round_trip_seconds", "The target round-trip time.",
         |qp| qp.target_rtt_seconds),
-    gauge("roce_qp_send_requests", "Send requests that have not completed.",
+    (Kind::Gauge, "roce_qp_send_requests", "Send requests that have not completed.",
         |qp| Some(qp.sends_queued as f64)),
-    gauge("roce_qp_receive_requests", "Receive requests of the QP's own queue that have not completed.",
+    (Kind::Gauge, "roce_qp_receive_requests", "Receive requests of the QP's own queue that have not completed.",
         |qp| Some(qp.receives_queued as f64)),
 ];
 
@@ -98,10 +72,9 @@ pub(super) fn write(text: &mut Text, devices: &[DeviceSnapshot]) {
         (labels, 1.0)
     });
     text.metric(Kind::Gauge, "roce_qp_info", "A queue pair.", info);
-    for metric in METRICS {
-        let samples =
-            all().filter_map(|(device, qp)| Some((labels(device, qp), (metric.value)(qp)?)));
-        text.metric(metric.kind, metric.name, metric.help, samples);
+    for &(kind, name, help, value) in METRICS {
+        let samples = all().filter_map(|(device, qp)| Some((labels(device, qp), value(qp)?)));
+        text.metric(kind, name, help, samples);
     }
 }
 

@@ -9,7 +9,6 @@ use std::os::unix::fs::MetadataExt as _;
 /// A counter of a network namespace, by the name that `nstat` shows.
 struct Counter {
     name: &'static str,
-    /// What it counts.
     what: &'static str,
     /// The counter to subtract.
     less: Option<&'static str>,
@@ -34,48 +33,52 @@ const REFUSED: Meaning = Meaning {
              way let UDP port 4791 through?",
 };
 
-const TOO_BIG: Meaning = Meaning {
+pub(super) const TOO_BIG: Meaning = Meaning {
     likely: "the path does not carry packets of the QP's path MTU",
     advice: "connect with a smaller path_mtu, or raise the MTU of the links on the way",
 };
 
 /// The most certain first.
 const COUNTERS: &[Counter] = &[
-    meaningful(
+    counter(
         "Icmp6InPktTooBigs",
         "Routers answered \"packet too big\"",
-        TOO_BIG,
+        Some(TOO_BIG),
     ),
-    meaningful(
+    counter(
         "UdpRcvbufErrors",
         "Receive buffers of sockets were full",
-        BUFFER_FULL,
+        Some(BUFFER_FULL),
     ),
-    meaningful(
+    counter(
         "Udp6RcvbufErrors",
         "Receive buffers of sockets were full",
-        BUFFER_FULL,
+        Some(BUFFER_FULL),
     ),
     refused("IcmpInDestUnreachs", "IcmpOutDestUnreachs"),
     refused("Icmp6InDestUnreachs", "Icmp6OutDestUnreachs"),
-    plain("UdpInCsumErrors", "UDP checksums were wrong"),
-    plain("Udp6InCsumErrors", "UDP checksums were wrong"),
-    plain("UdpMemErrors", "All sockets together had no memory left"),
-    plain("IpInDiscards", "Packets that arrived were discarded"),
-    plain("Ip6InDiscards", "Packets that arrived were discarded"),
-    plain("IpOutDiscards", "Packets to be sent were discarded"),
-    plain("Ip6OutDiscards", "Packets to be sent were discarded"),
-    plain("IpOutNoRoutes", "There was no route"),
-    plain("Ip6OutNoRoutes", "There was no route"),
+    counter("UdpInCsumErrors", "UDP checksums were wrong", None),
+    counter("Udp6InCsumErrors", "UDP checksums were wrong", None),
+    counter(
+        "UdpMemErrors",
+        "All sockets together had no memory left",
+        None,
+    ),
+    counter("IpInDiscards", "Packets that arrived were discarded", None),
+    counter("Ip6InDiscards", "Packets that arrived were discarded", None),
+    counter("IpOutDiscards", "Packets to be sent were discarded", None),
+    counter("Ip6OutDiscards", "Packets to be sent were discarded", None),
+    counter("IpOutNoRoutes", "There was no route", None),
+    counter("Ip6OutNoRoutes", "There was no route", None),
 ];
 
-const fn meaningful(name: &'static str, what: &'static str, meaning: Meaning) -> Counter {
+const fn counter(name: &'static str, what: &'static str, meaning: Option<Meaning>) -> Counter {
     Counter {
         name,
         what,
         less: None,
         least: 1,
-        meaning: Some(meaning),
+        meaning,
     }
 }
 
@@ -85,21 +88,11 @@ const fn refused(name: &'static str, sent: &'static str) -> Counter {
     Counter {
         less: Some(sent),
         least: REFUSED_AGAIN_AND_AGAIN,
-        ..meaningful(
+        ..counter(
             name,
             "Other hosts or routers answered \"destination unreachable\"",
-            REFUSED,
+            Some(REFUSED),
         )
-    }
-}
-
-const fn plain(name: &'static str, what: &'static str) -> Counter {
-    Counter {
-        name,
-        what,
-        less: None,
-        least: 1,
-        meaning: None,
     }
 }
 
@@ -148,7 +141,6 @@ impl KernelView<'_> {
     }
 }
 
-/// Counters by name.
 type Counts = BTreeMap<String, u64>;
 
 impl KernelWatch {

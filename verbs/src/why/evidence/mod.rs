@@ -26,7 +26,6 @@ pub(super) struct Finding {
 /// What a fact means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meaning {
-    /// The likely cause.
     pub(super) likely: &'static str,
     /// What to do about it.
     pub(super) advice: &'static str,
@@ -43,7 +42,6 @@ impl Finding {
 #[derive(Clone, Copy)]
 pub(crate) struct Places<'a> {
     pub(crate) nic: &'a Nic,
-    /// The port's counters, by name.
     pub(crate) port_counters: &'a [(&'static str, u64)],
     /// The kernel's part; `None` if the datapath has not started, the kernel shows nothing, or it has
     /// nothing to do with the failure ([`is_of_lost_packets`]).
@@ -52,7 +50,6 @@ pub(crate) struct Places<'a> {
 
 /// Where evidence about lost management datagrams is found, copied from the engine.
 pub(crate) struct LossSigns {
-    /// The port's counters, by name.
     pub(crate) port_counters: Vec<(&'static str, u64)>,
     /// The kernel's part; `None` if the datapath has not started, or the kernel shows nothing.
     pub(crate) kernel: Option<Arc<KernelWatch>>,

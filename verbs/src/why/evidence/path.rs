@@ -1,7 +1,7 @@
 //! What the kernel shows about the path to a peer at the moment: the interface, the peer's hardware
 //! address, the route, and the path's MTU. Nothing is sent.
 
-use super::kernel::KernelView;
+use super::kernel::{KernelView, TOO_BIG};
 use super::port::{FORBIDDEN, NO_ROUTE, NO_SUCH_HOST};
 use super::{Finding, Meaning};
 use crate::interfaces::Interface;
@@ -143,20 +143,15 @@ impl<'a> Path<'a> {
         };
         let headers = smallest_headers(self.dst);
         let needed = self.path_mtu + headers;
-        let too_small = now(
-            format!(
+        // Short messages get through.
+        let is_lost = self.payload + headers > mtu;
+        (mtu < needed).then(|| Finding {
+            fact: format!(
                 "as far as the kernel knows, the path to {} carries packets of at most {mtu} bytes; \
                  a full packet of the QP has at least {needed}",
                 self.dst
             ),
-            "the path does not carry packets of the QP's path MTU",
-            "connect with a smaller path_mtu, or raise the MTU of the links on the way",
-        );
-        // Short messages get through.
-        let is_lost = self.payload + headers > mtu;
-        (mtu < needed).then(|| Finding {
-            meaning: too_small.meaning.filter(|_| is_lost),
-            ..too_small
+            meaning: is_lost.then_some(TOO_BIG),
         })
     }
 }

@@ -34,7 +34,6 @@ pub(super) fn unanswered(status: &QpStatus, failure: &Failure) -> Option<Finding
 /// The packet without an answer.
 struct Packet {
     dst: IpAddr,
-    /// Its payload.
     payload: usize,
     /// The payload of the largest packet that was answered.
     answered: usize,

@@ -29,7 +29,6 @@ pub(super) enum Keeper {
     CacheLines,
 }
 
-/// A line of the list of mappings.
 #[derive(Debug)]
 struct Mapping<'a> {
     range: Range<u64>,
