@@ -338,7 +338,7 @@ fn a_parent_stops_and_continues_with_its_program() {
     assert_eq!(it.child.wait().expect("it ends").code(), Some(7));
 }
 
-/// Open MPI falls back to shared memory without a word.
+/// Open MPI silently falls back to shared memory.
 #[test]
 fn mpi_over_shared_memory_is_no_traffic() {
     let test = "mpi_over_shared_memory_is_no_traffic";

@@ -124,6 +124,7 @@ fn run_all(
         rest = edits;
     } else {
         let copy = Copy::make(root, &target, kind)?;
+        say(NAME, "building the tests");
         let mut all = AllInOne::build(copy, edits, &runner)?;
         let workers = vec![(); jobs];
         let numbered: Vec<_> = all.edits().map(|(n, edit)| (n, edit.clone())).collect();

@@ -299,10 +299,10 @@ impl Suite {
 }
 
 /// The time limit of all quick tests together, in seconds.
-const QUICK_SECONDS: u32 = 25;
+const QUICK_SECONDS: u32 = 40;
 
 /// The slowest tests, by parts of their names.
-const SLOW: &[&str] = &["soak", "hostile", "bad_wire", "faulty_wire"];
+const SLOW: &[&str] = &["soak", "hostile", "bad_wire", "faulty_wire", "pacer"];
 
 /// The quick tests of `programs`, which detect most mutations.
 fn quick(programs: &[Program]) -> Vec<Suite> {

@@ -119,7 +119,7 @@ fn a_refused_call_says_why() {
     );
 }
 
-/// Datagrams along such a handle were lost without a word.
+/// Datagrams along such a handle were silently lost.
 #[test]
 fn an_address_handle_whose_address_is_taken_is_reported() {
     let Some(stderr) = run("taken.c", &[]) else {

@@ -149,7 +149,7 @@ fn a_host_that_is_killed_in_the_middle_of_writes_leaves_nothing_behind() {
     queue.drain().expect("written");
 }
 
-/// The keep-alive timeout is all that tells the target of a host that has stopped without a word.
+/// Only the keepalive timeout tells the target of a host that has stopped silently.
 #[test]
 fn a_host_that_falls_silent_loses_its_controller_and_its_queues() {
     let mut options = TargetOptions::default();
