@@ -1,12 +1,13 @@
 //! The environment variables: `roce variables`, which lists them, and their validation.
 
+use crate::error::Error;
 use crate::run::Settings;
 use roce_trust::output::{self, say};
 use roce_verbs::device::OpenError;
 use roce_verbs::observation::Capture;
 use roce_verbs::settings::{VARIABLES, environment_capture, environment_faults};
 use std::fmt::Write as _;
-use std::io;
+use std::process::ExitCode;
 
 /// Columns of the list.
 const WIDTH: usize = 100;
@@ -26,8 +27,9 @@ pub(crate) struct VariablesArgs {}
 ///
 /// # Errors
 /// If standard output can't be written.
-pub(crate) fn run(_: &VariablesArgs) -> io::Result<()> {
-    output::print(format_args!("{}\n", text()))
+pub(crate) fn run(_: &VariablesArgs) -> Result<ExitCode, Error> {
+    output::print_line(text())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The variables that users set, with their values and meanings.

@@ -8,6 +8,7 @@
 //!
 //! Memory use is bounded, whatever the file contains, and no file makes it panic: see [`decode`].
 
+use crate::error::Error;
 use nix::sys::signal::{SigSet, Signal};
 use roce_trust::output::{Stdout, say};
 use std::fs::File;
@@ -119,7 +120,7 @@ fn parse_qpn(text: &str) -> Result<u32, String> {
 ///
 /// # Errors
 /// If standard output can't be written. A closed pipe is not an error.
-pub fn run(args: &DecodeArgs) -> io::Result<ExitCode> {
+pub(crate) fn run(args: &DecodeArgs) -> Result<ExitCode, Error> {
     let mut code = ExitCode::SUCCESS;
     for (index, path) in args.files.iter().enumerate() {
         let name = path.display();

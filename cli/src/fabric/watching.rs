@@ -4,8 +4,9 @@
 use super::arguments::WatchArgs;
 use super::capture::FrameCapture;
 use super::names::Names;
-use super::report::{self, ReportError};
+use super::report;
 use super::top::{Snapshot, draw};
+use crate::error::Error;
 use roce_capture::Capture;
 use roce_fabric::Observer;
 use roce_sim::fabric::{Fabric, Port, SeenPackets};
@@ -77,7 +78,7 @@ impl Watching {
     ///
     /// # Errors
     /// If a file can't be written.
-    pub(super) fn report(&self, folder: Option<&Path>, title: &str) -> Result<(), ReportError> {
+    pub(super) fn report(&self, folder: Option<&Path>, title: &str) -> Result<(), Error> {
         match (folder, &self.recorder) {
             (Some(folder), Some(recorder)) => {
                 report::write(folder, title, recorder, &self.names, &self.events)

@@ -1,7 +1,7 @@
 //! Arguments, and their limits.
 
-use super::error::PerfError;
 use super::op::Op;
+use crate::error::Error;
 use clap::Args;
 use std::net::IpAddr;
 
@@ -123,8 +123,8 @@ impl PerfArgs {
     }
 
     /// Checks the constraints that clap can't.
-    pub(super) fn check(&self) -> Result<(), PerfError> {
-        let usage = |message: String| Err(PerfError::Usage(message));
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let usage = |message: String| Err(Error::usage(message));
         if self.server && self.address.is_none() {
             return usage("--server needs the address to serve at, such as 10.0.0.1".into());
         }

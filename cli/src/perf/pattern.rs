@@ -1,6 +1,6 @@
 //! The contents of messages, and their comparison.
 
-use super::PerfError;
+use crate::error::Error;
 use roce_verbs::MemoryRegion;
 
 /// Fills `out` with the pattern of message `slot` under `seed`.
@@ -28,7 +28,7 @@ pub(super) fn write(
     seed: u64,
     slots: usize,
     size: usize,
-) -> Result<(), PerfError> {
+) -> Result<(), Error> {
     let mut expected = vec![0; size];
     for slot in 0..slots {
         fill(seed, slot, &mut expected);
@@ -38,7 +38,7 @@ pub(super) fn write(
 }
 
 /// Zeroes the buffers of `slots` messages.
-pub(super) fn clear(region: &MemoryRegion, slots: usize, size: usize) -> Result<(), PerfError> {
+pub(super) fn clear(region: &MemoryRegion, slots: usize, size: usize) -> Result<(), Error> {
     let zeros = vec![0; stride(size)];
     (0..slots).try_for_each(|slot| region.write(slot * zeros.len(), &zeros))?;
     Ok(())

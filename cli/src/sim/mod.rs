@@ -5,12 +5,11 @@ pub mod dcqcn;
 pub mod power_cut;
 mod report;
 
+use crate::error::Error;
 use indicatif::{ProgressBar, ProgressStyle};
 use report::{Failure, Report};
 use roce_sim::swarm::{Outcome, Plan, Summary, run, run_printing, shrink};
 use roce_trust::output::{self, say};
-use std::fmt;
-use std::io;
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -62,38 +61,6 @@ pub enum Experiment {
     PowerCut(power_cut::PowerCutArgs),
 }
 
-/// Why there is no result.
-#[non_exhaustive]
-pub enum SimError {
-    /// The first seed could not be drawn.
-    Draw(getrandom::Error),
-    /// The summary could not be printed.
-    Print(io::Error),
-    /// The experiments failed.
-    Dcqcn(dcqcn::DcqcnError),
-}
-
-impl fmt::Display for SimError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Draw(error) => write!(
-                f,
-                "can't draw the first seed at random: {error}; name one with --from"
-            ),
-            Self::Print(error) => error.fmt(f),
-            Self::Dcqcn(error) => error.fmt(f),
-        }
-    }
-}
-
-impl fmt::Debug for SimError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for SimError {}
-
 /// The most failing seeds to shrink; the others are only listed.
 const MAX_SHRUNK: usize = 3;
 
@@ -104,9 +71,9 @@ const SHRINK_RUNS: usize = 1000;
 ///
 /// # Errors
 /// If the first seed can't be drawn, stdout can't be written, or an experiment fails.
-pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
+pub fn run_command(args: &SimArgs) -> Result<ExitCode, Error> {
     match &args.experiment {
-        Some(Experiment::Dcqcn(args)) => return dcqcn::run_command(args).map_err(SimError::Dcqcn),
+        Some(Experiment::Dcqcn(args)) => return dcqcn::run_command(args),
         Some(Experiment::PowerCut(args)) => return power_cut::run_command(args),
         None => {}
     }
@@ -121,7 +88,7 @@ pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
         Some(seed) => one(seed, args.trace),
         None => many(args, from),
     };
-    output::unless_reader_has_gone(report.print(args.json)).map_err(SimError::Print)?;
+    output::unless_reader_has_gone(report.print(args.json))?;
     Ok(match report.summary.violations {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(1),
@@ -129,9 +96,14 @@ pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
 }
 
 /// Draws a random first seed of an experiment, whose name ends with a space. Prints it at once, so that an interrupted run can be repeated.
-fn draw_start(experiment: &str, seeds: u64) -> Result<u64, SimError> {
+fn draw_start(experiment: &str, seeds: u64) -> Result<u64, Error> {
+    let failed = |error| {
+        Error::new(format_args!(
+            "can't draw the first seed at random: {error}; name one with --from"
+        ))
+    };
     // Leaves room for the seeds that follow.
-    let from = getrandom::u64().map_err(SimError::Draw)? >> 1;
+    let from = getrandom::u64().map_err(failed)? >> 1;
     let again = format!("roce sim {experiment}--seeds {seeds} --from {from}");
     say(
         "roce sim",

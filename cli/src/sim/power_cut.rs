@@ -1,6 +1,7 @@
 //! `roce sim power-cut`: power cuts of hosts with durable memory, in virtual time.
 
 use super::{COMMIT, draw_start};
+use crate::error::Error;
 use roce_sim::power_cut::{Outcome, run};
 use roce_trust::output::{self, Stdout};
 use serde::Serialize;
@@ -87,7 +88,7 @@ impl Report {
 }
 
 /// Runs the seeds; the exit code is 1 if any of them lost something.
-pub(super) fn run_command(args: &PowerCutArgs) -> Result<ExitCode, super::SimError> {
+pub(super) fn run_command(args: &PowerCutArgs) -> Result<ExitCode, Error> {
     let from = match args.from {
         Some(from) => from,
         None => draw_start("power-cut ", args.seeds)?,
@@ -121,7 +122,7 @@ pub(super) fn run_command(args: &PowerCutArgs) -> Result<ExitCode, super::SimErr
     });
     let mut report = report.into_inner().unwrap_or_else(|p| p.into_inner());
     report.violations.sort_by_key(|violation| violation.seed);
-    output::unless_reader_has_gone(report.print(args.json)).map_err(super::SimError::Print)?;
+    output::unless_reader_has_gone(report.print(args.json))?;
     Ok(match report.violations.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(1),

@@ -10,8 +10,9 @@ mod process;
 mod report;
 mod watcher;
 
+use crate::error::Error;
 use crate::run::hunt::HuntArgs;
-use crate::run::{self, Namespace, Preload, RunArgs, RunError, Settings};
+use crate::run::{self, Namespace, Preload, RunArgs, Settings};
 use clap::Args;
 use codes::Meaning;
 use explainer::Explainer;
@@ -75,7 +76,7 @@ pub struct WhyArgs {
 ///
 /// # Errors
 /// If the program can't be started, or there is no such code.
-pub fn run(args: &WhyArgs) -> Result<ExitCode, RunError> {
+pub fn run(args: &WhyArgs) -> Result<ExitCode, Error> {
     if let Some(pid) = args.pid {
         let troubles = process::troubles(pid)?;
         return print(args, &troubles, || match troubles.as_slice() {
@@ -92,7 +93,7 @@ pub fn run(args: &WhyArgs) -> Result<ExitCode, RunError> {
         }
         if let Some(code) = codes::parse(only) {
             let Some(kind) = kind_of_code(code) else {
-                return Err(RunError::Usage(format!(
+                return Err(Error::usage(format_args!(
                     "no failure has the code {only}; `roce why list` prints all"
                 )));
             };
@@ -108,18 +109,16 @@ fn print<T: Serialize>(
     args: &WhyArgs,
     objects: &[T],
     text: impl FnOnce() -> String,
-) -> Result<ExitCode, RunError> {
+) -> Result<ExitCode, Error> {
     let text = match args.json {
-        true => serde_json::to_string_pretty(objects)
-            .map(|json| json + "\n")
-            .map_err(|error| RunError::system("print", error))?,
+        true => serde_json::to_string_pretty(objects)? + "\n",
         false => text(),
     };
-    output::print(format_args!("{text}")).map_err(RunError::Print)?;
+    output::print(format_args!("{text}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn explain_program(args: &WhyArgs) -> Result<ExitCode, RunError> {
+fn explain_program(args: &WhyArgs) -> Result<ExitCode, Error> {
     let report = Report::create(args.json)?;
     let run_args = RunArgs {
         settings: args.settings.clone(),

@@ -2,7 +2,7 @@
 
 use super::codes::Meaning;
 use super::losses::Loss;
-use crate::run::RunError;
+use crate::error::Error;
 use crate::top::plain;
 use roce_verbs::observation::watch_processes;
 use roce_verbs::why::{Cause, QpEventText, kind_of_code};
@@ -78,11 +78,11 @@ impl Trouble {
 ///
 /// # Errors
 /// If the process has no device open, or is another user's.
-pub(super) fn troubles(pid: u32) -> Result<Vec<Trouble>, RunError> {
+pub(super) fn troubles(pid: u32) -> Result<Vec<Trouble>, Error> {
     let found =
-        watch_processes(PATIENCE).map_err(|error| RunError::system("look for processes", error))?;
+        watch_processes(PATIENCE).map_err(|error| Error::system("look for processes", error))?;
     let Some(process) = found.snapshots.iter().find(|process| process.pid == pid) else {
-        return Err(RunError::Usage(format!(
+        return Err(Error::usage(format_args!(
             "process {pid} has no device open in this network namespace, or is another user's; `roce \
              top --once` lists those that have"
         )));

@@ -2,7 +2,7 @@
 
 use super::leftovers;
 use super::output::Output;
-use crate::run::error::RunError;
+use crate::error::Error;
 use crate::run::parent;
 use crate::run::prepared::Prepared;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -76,8 +76,8 @@ impl<'a> Runner<'a> {
     ///
     /// # Errors
     /// If the system refuses.
-    pub(super) fn new(prepared: &'a Prepared) -> Result<Self, RunError> {
-        let failed = |error: io::Error| RunError::system("prepare for running tests", error);
+    pub(super) fn new(prepared: &'a Prepared) -> Result<Self, Error> {
+        let failed = |error: io::Error| Error::system("prepare for running tests", error);
         let mut watched = SigSet::from(Signal::SIGCHLD);
         watched.extend(ENDING);
         let mut blocked_before = SigSet::empty();
@@ -104,7 +104,7 @@ impl<'a> Runner<'a> {
         &self,
         variables: &[(&str, OsString)],
         limit: Duration,
-    ) -> Result<Run, RunError> {
+    ) -> Result<Run, Error> {
         let begin = Instant::now();
         let mut command = self.prepared.command();
         // Nothing that the caller's environment has.
@@ -113,7 +113,7 @@ impl<'a> Runner<'a> {
         let mut child = self
             .spawn(command)
             .map_err(|error| self.prepared.not_started(error))?;
-        let failed = |error: io::Error| RunError::system("watch a test", error);
+        let failed = |error: io::Error| Error::system("watch a test", error);
         let id = Pid::from_raw(child.id().cast_signed());
         let watched = self.watch(&mut child, id, begin + limit);
         let time = begin.elapsed();
@@ -224,7 +224,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Kills all that the test has left, and waits for its end.
-    fn clear(&self, test: Pid) -> Result<(), RunError> {
+    fn clear(&self, test: Pid) -> Result<(), Error> {
         let deadline = Instant::now() + KILLED_WITHIN;
         while !leftovers::clear() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -236,9 +236,9 @@ impl<'a> Runner<'a> {
                     KILLED_WITHIN.as_secs()
                 ));
                 let what = format!("end the processes {} of test {test}", ids.join(", "));
-                return Err(RunError::system(what, error));
+                return Err(Error::system(what, error));
             }
-            let failed = |error| RunError::system("wait for the end of a test", error);
+            let failed = |error| Error::system("wait for the end of a test", error);
             self.wait(&[], left.min(Duration::from_millis(100)))
                 .map_err(failed)?;
             if let Some(signal) = self.ending_signal().map_err(failed)? {

@@ -5,7 +5,7 @@ use super::part::Part;
 use super::plan::Plan;
 use super::report::Smallest;
 use super::shrink::{fewest, smallest};
-use crate::run::error::RunError;
+use crate::error::Error;
 use std::time::{Duration, Instant};
 
 /// How often to run the test with the same faults: threads are scheduled differently each time.
@@ -28,7 +28,7 @@ pub(super) struct Shrinker<F> {
     until: Instant,
     /// Whether a run did not take place, since the time was up.
     was_cut_short: bool,
-    error: Option<RunError>,
+    error: Option<Error>,
 }
 
 /// The faults that are left.
@@ -39,7 +39,7 @@ pub(super) struct Shrunk {
     complete: bool,
 }
 
-impl<F: FnMut(&str) -> Result<bool, RunError>> Shrinker<F> {
+impl<F: FnMut(&str) -> Result<bool, Error>> Shrinker<F> {
     /// `limit` is the longest that one run takes.
     pub(super) fn new(fails: F, limit: Duration) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl<F: FnMut(&str) -> Result<bool, RunError>> Shrinker<F> {
     ///
     /// # Errors
     /// If the test can't be run.
-    pub(super) fn shrink(mut self, plan: &Plan) -> Result<Shrunk, RunError> {
+    pub(super) fn shrink(mut self, plan: &Plan) -> Result<Shrunk, Error> {
         let mut once = |parts: &[Part]| self.fails_once(&plan.with(parts.to_vec()));
         let parts = fewest(&plan.parts, &mut once);
         // A smaller number is no gain if the test then fails less often.
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn an_error_ends_it() {
-        let fails = |_: &str| Err(RunError::Usage("no".to_owned()));
+        let fails = |_: &str| Err(Error::usage("no"));
         let result = Shrinker::new(fails, Duration::from_secs(600)).shrink(&plan());
         assert!(result.is_err());
     }

@@ -1,6 +1,6 @@
 //! The program to start: its path, and reasons why the library would not be used.
 
-use super::error::RunError;
+use crate::error::Error;
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,9 +13,15 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// If it does not exist, or may not be executed.
-pub(crate) fn find(program: &OsStr) -> Result<PathBuf, RunError> {
-    let not_found = || RunError::NotFound {
-        program: program.to_owned(),
+pub(crate) fn find(program: &OsStr) -> Result<PathBuf, Error> {
+    let not_found = || {
+        let name = program.to_string_lossy();
+        let what = match name.contains('/') {
+            true => "there is no such file",
+            false => "no such program in PATH",
+        };
+        // As in shells.
+        Error::new(format_args!("{name}: {what}")).with_exit_code(127)
     };
     if program.is_empty() {
         return Err(not_found());
@@ -32,8 +38,13 @@ pub(crate) fn find(program: &OsStr) -> Result<PathBuf, RunError> {
     }
     Err(match denied {
         None => not_found(),
-        Some((program, source)) => RunError::NotStarted { program, source },
+        Some((program, source)) => not_started(&program, &source),
     })
+}
+
+/// A program that exists but can't be started, with the exit code of shells.
+pub(crate) fn not_started(program: &Path, source: &io::Error) -> Error {
+    Error::new(format_args!("{}: {source}", program.display())).with_exit_code(126)
 }
 
 fn places(program: &OsStr) -> Vec<PathBuf> {

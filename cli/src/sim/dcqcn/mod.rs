@@ -4,12 +4,11 @@ mod page;
 mod plot;
 mod report;
 
+use crate::error::Error;
 use indicatif::{ProgressBar, ProgressStyle};
 use report::Report;
-use roce_sim::congestion::{Algorithm, Loss, Outcome, RunError, Scenario, catalogue, run};
+use roce_sim::congestion::{Algorithm, Loss, Outcome, Scenario, catalogue, run};
 use roce_trust::output;
-use std::fmt;
-use std::io;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,46 +59,13 @@ pub struct DcqcnArgs {
     pub write: Option<PathBuf>,
 }
 
-/// Why the experiments failed.
-#[non_exhaustive]
-pub enum DcqcnError {
-    /// A run failed.
-    Run(RunError),
-    /// A plot could not be drawn.
-    Plot(String),
-    /// Files could not be written.
-    Io(String, io::Error),
-    /// Standard output could not be written. The error names it.
-    Print(io::Error),
-}
-
-impl fmt::Display for DcqcnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Run(error) => write!(f, "an experiment failed: {error}"),
-            Self::Plot(error) => write!(f, "can't draw: {error}"),
-            Self::Print(error) => error.fmt(f),
-            Self::Io(what, error) => write!(f, "can't write {what}: {error}"),
-        }
-    }
-}
-
-impl fmt::Debug for DcqcnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for DcqcnError {}
-
 /// Runs experiments.
 ///
 /// # Errors
 /// If a run fails, or its results can't be written.
-pub fn run_command(args: &DcqcnArgs) -> Result<ExitCode, DcqcnError> {
+pub fn run_command(args: &DcqcnArgs) -> Result<ExitCode, Error> {
     if args.list {
-        let listed = report::list(&catalogue(args.seed));
-        output::unless_reader_has_gone(listed).map_err(DcqcnError::Print)?;
+        output::unless_reader_has_gone(report::list(&catalogue(args.seed)))?;
         return Ok(ExitCode::SUCCESS);
     }
     let begin = Instant::now();
@@ -108,7 +74,7 @@ pub fn run_command(args: &DcqcnArgs) -> Result<ExitCode, DcqcnError> {
     if let Some(dir) = &args.write {
         page::write(dir, &report)?;
     }
-    output::unless_reader_has_gone(report.print(args.json)).map_err(DcqcnError::Print)?;
+    output::unless_reader_has_gone(report.print(args.json))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -131,7 +97,7 @@ fn scenarios(args: &DcqcnArgs) -> Vec<Scenario> {
 }
 
 /// Runs all experiments, several at a time. Outcomes are in the order of the scenarios.
-fn all(scenarios: &[Scenario], args: &DcqcnArgs) -> Result<Vec<Outcome>, DcqcnError> {
+fn all(scenarios: &[Scenario], args: &DcqcnArgs) -> Result<Vec<Outcome>, Error> {
     let jobs = args.jobs.map_or_else(
         || std::thread::available_parallelism().map_or(1, NonZero::get),
         NonZero::get,
@@ -163,7 +129,7 @@ fn all(scenarios: &[Scenario], args: &DcqcnArgs) -> Result<Vec<Outcome>, DcqcnEr
     bar.finish_and_clear();
     let results = results.into_inner().unwrap_or_else(|e| e.into_inner());
     let outcomes: Result<_, _> = results.into_iter().flatten().collect();
-    outcomes.map_err(DcqcnError::Run)
+    outcomes.map_err(|error| Error::new(format_args!("an experiment failed: {error}")))
 }
 
 fn next_scenario<'a>(
