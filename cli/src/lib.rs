@@ -9,6 +9,7 @@ pub mod decode;
 pub mod devices;
 pub mod doctor;
 pub mod environment;
+mod elf;
 mod error;
 pub mod fabric;
 pub mod perf;

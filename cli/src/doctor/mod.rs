@@ -6,14 +6,13 @@
 //! ```
 
 mod checks;
-mod elf;
 mod finding;
 mod loader;
 mod machine;
 mod python;
 mod report;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use finding::{Finding, Status};
 
