@@ -2,15 +2,12 @@
 
 use crate::error::Error;
 use crate::run::Settings;
+use crate::words::wrapped;
 use roce_trust::output::{self, say};
 use roce_verbs::device::OpenError;
 use roce_verbs::observation::Capture;
 use roce_verbs::settings::{VARIABLES, environment_capture, environment_faults};
-use std::fmt::Write as _;
 use std::process::ExitCode;
-
-/// Columns of the list.
-const WIDTH: usize = 100;
 
 /// The column where descriptions begin.
 const INDENT: usize = 38;
@@ -40,20 +37,12 @@ fn text() -> String {
             continue;
         }
         let name = format!("  {}={}", variable.name, variable.values);
-        let mut line = format!("{name:<INDENT$}");
+        let mut start = format!("{name:<INDENT$}");
         if name.len() >= INDENT {
-            let _ = writeln!(text, "{name}");
-            line = " ".repeat(INDENT);
+            text += &format!("{name}\n");
+            start = " ".repeat(INDENT);
         }
-        for word in variable.meaning.split(' ') {
-            if line.len() + word.len() > WIDTH {
-                let _ = writeln!(text, "{}", line.trim_end());
-                line = " ".repeat(INDENT);
-            }
-            line.push_str(word);
-            line.push(' ');
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
+        text += &wrapped(&start, variable.meaning, INDENT);
     }
     text.push_str(
         "\nAn empty value counts as unset. Other variables that begin with ROCE_ raise a warning.\n\
@@ -113,6 +102,7 @@ pub(crate) fn begin_capture() -> Result<(), Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::WIDTH;
 
     #[test]
     fn the_list_names_every_variable_that_users_set_and_is_not_wider_than_help() {

@@ -24,6 +24,7 @@ mod cm;
 mod flow;
 mod gso;
 mod json;
+mod kinds;
 mod link;
 mod packet;
 mod progress;

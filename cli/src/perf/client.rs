@@ -11,7 +11,7 @@ use super::op::Op;
 use super::pattern;
 use super::report::{self, Parameters, Report, Row};
 use crate::error::Error;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::progress::bar;
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
@@ -173,10 +173,7 @@ impl Client {
             };
             cases.extend(sizes.into_iter().map(|size| (op, size)));
         }
-        let progress = ProgressBar::new(cases.len() as u64);
-        if let Ok(style) = ProgressStyle::with_template("{msg:<20} {wide_bar} {pos}/{len}") {
-            progress.set_style(style);
-        }
+        let progress = bar(cases.len() as u64, "{msg:<20} {wide_bar} {pos}/{len}");
         let mut rows = Vec::new();
         let parameters = Parameters {
             local: self.local.to_string(),

@@ -2,18 +2,19 @@
 //! and power cuts.
 
 pub mod dcqcn;
+mod parallel;
 pub mod power_cut;
 mod report;
 
 use crate::error::Error;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::progress::bar;
+use parallel::run_all;
 use report::{Failure, Report};
 use roce_sim::swarm::{Outcome, Plan, Summary, run, run_printing, shrink};
 use roce_trust::output::{self, say};
 use std::num::NonZero;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// The commit that this program was built from.
@@ -129,43 +130,21 @@ fn one(seed: u64, trace: bool) -> Report {
 
 fn many(args: &SimArgs, from: u64) -> Report {
     let begin = Instant::now();
-    let jobs = args.jobs.map_or_else(
-        || std::thread::available_parallelism().map_or(1, NonZero::get),
-        NonZero::get,
-    );
-    let bar = ProgressBar::new(args.seeds);
-    if let Ok(style) =
-        ProgressStyle::with_template("{pos}/{len} [{wide_bar}] {per_sec}, {eta} left")
-    {
-        bar.set_style(style);
-    }
-    let next = AtomicU64::new(0);
+    let bar = bar(args.seeds, "{pos}/{len} [{wide_bar}] {per_sec}, {eta} left");
     let all = Mutex::new((Summary::default(), Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= args.seeds {
-                        return;
-                    }
-                    let seed = from.wrapping_add(number);
-                    let outcome = run(&Plan::draw(seed));
-                    let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    all.0.add(&outcome);
-                    if outcome.violation.is_some() {
-                        all.1.push((seed, outcome));
-                    }
-                    bar.inc(1);
-                }
-            });
+    run_all(args.seeds, args.jobs, |number| {
+        let seed = from.wrapping_add(number);
+        let outcome = run(&Plan::draw(seed));
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.0.add(&outcome);
+        if outcome.violation.is_some() {
+            all.1.push((seed, outcome));
         }
+        bar.inc(1);
     });
     bar.finish_and_clear();
     let elapsed = begin.elapsed();
-    let (summary, mut failed) = all
-        .into_inner()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let (summary, mut failed) = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.sort_by_key(|(seed, _)| *seed);
     let cut = failed.iter().take(MAX_SHRUNK);
     let mut failures: Vec<Failure> = cut.filter_map(|(seed, o)| failure(*seed, o)).collect();

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::kinds::named_kinds;
 use roce_wire::cm::IpService;
 use roce_wire::cm::{
     CmMad, CmMessage, Mraed, PathRecord, Rej, Rejected, Rep, Req, ServiceId, ServiceType, SidrRep,
@@ -14,61 +15,29 @@ use serde::ser::{SerializeMap, Serializer};
 #[cfg(test)]
 mod tests;
 
-/// The types of CM message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Req,
-    Mra,
-    Rej,
-    Rep,
-    Rtu,
-    Dreq,
-    Drep,
-    SidrReq,
-    SidrRep,
-    Lap,
-    Apr,
+named_kinds! {
+    /// The types of CM message, in the order of their attributes.
+    Kind:
+    Req "REQ" "REQ";
+    Mra "MRA" "MRA";
+    Rej "REJ" "REJ";
+    Rep "REP" "REP";
+    Rtu "RTU" "RTU";
+    Dreq "DREQ" "DREQ";
+    Drep "DREP" "DREP";
+    SidrReq "SIDR_REQ" "SIDR_REQ";
+    SidrRep "SIDR_REP" "SIDR_REP";
+    Lap "LAP" "LAP";
+    Apr "APR" "APR";
 }
 
 impl Kind {
-    /// Every kind, in the order of their attributes.
-    pub(super) const ALL: [Kind; 11] = [
-        Kind::Req,
-        Kind::Mra,
-        Kind::Rej,
-        Kind::Rep,
-        Kind::Rtu,
-        Kind::Dreq,
-        Kind::Drep,
-        Kind::SidrReq,
-        Kind::SidrRep,
-        Kind::Lap,
-        Kind::Apr,
-    ];
-
     /// The first attribute ID (IBTA 1.7, 16.7.3).
     const FIRST: u16 = 0x10;
 
     fn of(attribute: u16) -> Option<Kind> {
         let index = attribute.checked_sub(Self::FIRST)?;
         Self::ALL.get(usize::from(index)).copied()
-    }
-
-    /// Its name.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Kind::Req => "REQ",
-            Kind::Mra => "MRA",
-            Kind::Rej => "REJ",
-            Kind::Rep => "REP",
-            Kind::Rtu => "RTU",
-            Kind::Dreq => "DREQ",
-            Kind::Drep => "DREP",
-            Kind::SidrReq => "SIDR_REQ",
-            Kind::SidrRep => "SIDR_REP",
-            Kind::Lap => "LAP",
-            Kind::Apr => "APR",
-        }
     }
 }
 

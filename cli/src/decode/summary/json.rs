@@ -116,6 +116,13 @@ impl From<&Summary<'_>> for JsonSummary {
     }
 }
 
+/// The counts that are not 0.
+fn by_name(names: &[(&'static str, &str)], counts: &[u64]) -> BTreeMap<&'static str, u64> {
+    let all = names.iter().zip(counts);
+    let all = all.map(|((name, _), count)| (*name, *count));
+    all.filter(|(_, count)| *count > 0).collect()
+}
+
 impl JsonFlow {
     fn new(number: usize, flow: &Flow) -> Self {
         let c = &flow.counters;
@@ -136,26 +143,14 @@ impl JsonFlow {
                 .duration()
                 .and_then(|duration| u64::try_from(duration.as_nanos()).ok()),
             bits_per_sec: flow.bits_per_sec(),
-            messages: Message::ALL
-                .into_iter()
-                .map(|kind| (kind.name(), c.messages[kind as usize]))
-                .filter(|&(_, count)| count > 0)
-                .collect(),
-            cm: cm::Kind::ALL
-                .into_iter()
-                .map(|kind| (kind.name(), c.cm_messages[kind as usize]))
-                .filter(|&(_, count)| count > 0)
-                .collect(),
+            messages: by_name(&Message::NAMES, &c.messages),
+            cm: by_name(&cm::Kind::NAMES, &c.cm_messages),
             retransmitted: c.retransmitted,
             retransmitted_bytes: c.retransmitted_bytes,
             gaps: c.gaps,
             missing: c.missing,
             restarts: c.restarts,
-            naks: NakKind::ALL
-                .into_iter()
-                .map(|kind| (kind.name(), c.naks[kind as usize]))
-                .filter(|&(_, count)| count > 0)
-                .collect(),
+            naks: by_name(&NakKind::NAMES, &c.naks),
             rnr_naks: c.rnr_naks,
             cnps: c.cnps,
             ecn_ce: c.ecn_ce,

@@ -4,6 +4,7 @@ use super::plots::Plot;
 use super::{Report, used};
 use crate::sim::COMMIT;
 use crate::top::format::time as short_time;
+use crate::words::counted;
 use roce_sim::fabric::{NodeId, Port};
 use roce_sim::record::{PortId, PortRecord};
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,9 +145,9 @@ fn topology(page: &mut String, report: &Report<'_>) {
     let _ = writeln!(
         page,
         "{}, {}, {}.\n",
-        count(hosts.len(), "host", "hosts"),
-        count(switches.len(), "switch", "switches"),
-        count(cables.len(), "cable", "cables"),
+        counted(hosts.len() as u64, "host"),
+        counted(switches.len() as u64, "switch"),
+        counted(cables.len() as u64, "cable"),
     );
     // Cables of one kind share a row.
     let mut kinds: BTreeMap<_, Vec<String>> = BTreeMap::new();
@@ -185,11 +186,6 @@ fn changes(page: &mut String, report: &Report<'_>, events: &[(Duration, String)]
         })
         .collect();
     table(page, &["time", "what"], &rows);
-}
-
-fn count(number: usize, one: &str, many: &str) -> String {
-    let what = if number == 1 { one } else { many };
-    format!("{number} {what}")
 }
 
 fn flows(page: &mut String, report: &Report<'_>) {

@@ -19,9 +19,9 @@ pub use report::HuntFormat;
 use super::prepared::Prepared;
 use super::{NO_TRAFFIC, RunArgs, summary, tally};
 use crate::error::Error;
+use crate::progress::bar;
 use again::{Again, name_of};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use plan::{MILD, Plan};
 use report::{Failure, Report, RunReport};
 use roce_trust::environment;
@@ -236,7 +236,10 @@ impl Hunt<'_> {
     /// All runs, and the shrinking of the first that fails.
     fn hunt(&self, report: &mut Report) -> Result<(), Error> {
         let test = self.scout(report.limit)?;
-        let bar = bar(self.runs, "{pos}/{len} [{wide_bar}] {msg}, {eta} left");
+        let bar = bar(
+            self.runs.into(),
+            "{pos}/{len} [{wide_bar}] {msg}, {eta} left",
+        );
         let mut failing = None;
         let mut failures = 0;
         for number in 1..=self.runs {
@@ -256,7 +259,7 @@ impl Hunt<'_> {
         }
         bar.finish_and_clear();
         if let Some(plan) = failing {
-            let bar = self::bar(0, "shrinking, run {pos}: {msg}");
+            let bar = crate::progress::bar(0, "shrinking, run {pos}: {msg}");
             let fails = |faults: &str| {
                 bar.set_message(faults.to_owned());
                 bar.inc(1);
@@ -303,12 +306,4 @@ impl Hunt<'_> {
             say("roce run", text);
         }
     }
-}
-
-fn bar(length: u32, template: &str) -> ProgressBar {
-    let bar = ProgressBar::new(u64::from(length));
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar
 }

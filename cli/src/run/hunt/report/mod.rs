@@ -10,6 +10,7 @@ mod text;
 use super::runner::Outcome;
 use clap::ValueEnum;
 use roce_trust::output;
+use serde::Serialize;
 use std::io;
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ pub(super) struct Failure {
 }
 
 /// The fewest faults that make the test fail.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Smallest {
     /// Empty if it also fails without faults.
     pub(super) faults: String,
