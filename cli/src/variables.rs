@@ -21,9 +21,6 @@ type Wrong = Vec<String>;
 pub(crate) struct VariablesArgs {}
 
 /// Prints the variables.
-///
-/// # Errors
-/// If standard output can't be written.
 pub(crate) fn run(_: &VariablesArgs) -> Result<ExitCode, Error> {
     output::print_line(text())?;
     Ok(ExitCode::SUCCESS)

@@ -31,7 +31,6 @@ pub(super) struct RocePacket {
     pub(super) frame_len: usize,
     /// The headers in front of the transport packet.
     pub(super) envelope: Envelope,
-    /// Which segment of a super-packet it is, if it is one.
     pub(super) segment: Option<Segment>,
     /// The base transport header, if it could be read.
     pub(super) bth: Option<Bth>,

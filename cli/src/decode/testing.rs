@@ -231,7 +231,6 @@ pub(super) fn usual_pcap(packets: &[Vec<u8>]) -> Vec<u8> {
 pub(super) struct Blocks(pub(super) Order);
 
 impl Blocks {
-    /// Any block.
     pub(super) fn block(self, kind: u32, body: &[u8]) -> Vec<u8> {
         let len = self.0.u32((12 + body.len().next_multiple_of(4)) as u32);
         let mut block = self.0.u32(kind).to_vec();

@@ -67,7 +67,6 @@ impl NotRoceCounts {
         }
     }
 
-    /// The total.
     pub(super) fn sum(&self) -> u64 {
         let lost = self.fragment + self.malformed + self.cut + self.link_type;
         self.foreign + self.extensions + lost
@@ -75,7 +74,6 @@ impl NotRoceCounts {
 }
 
 impl Totals {
-    /// Counts a record.
     pub(super) fn count_record(&mut self, time: Option<Timestamp>, wire_len: u32) {
         self.records += 1;
         self.wire_bytes += u64::from(wire_len);
@@ -90,7 +88,6 @@ impl Totals {
         }
     }
 
-    /// Counts a RoCE packet.
     pub(super) fn count(&mut self, packet: &RocePacket) {
         self.packets += 1;
         self.count_tunnel(packet);

@@ -46,7 +46,6 @@ const PORTS_VXLAN: [u16; 2] = [4789, 8472];
 const PORT_GENEVE: u16 = 6081;
 const PORT_MPLS: u16 = 6635;
 
-/// An encapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Encapsulation {
     /// Its usual name.

@@ -20,7 +20,6 @@ pub(super) fn worst(findings: &[Finding]) -> Status {
     statuses.max().unwrap_or(Status::Ok)
 }
 
-/// Prints it.
 pub(super) fn print(findings: &[Finding], json: bool) -> io::Result<()> {
     let text = if json {
         let report = Report {

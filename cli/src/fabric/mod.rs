@@ -30,9 +30,6 @@ use std::time::Duration;
 use watching::Watching;
 
 /// Makes the cluster and runs the program on its first host; or does what a subcommand says.
-///
-/// # Errors
-/// If an argument is wrong, or the system does not allow something.
 pub fn run(args: &FabricArgs) -> Result<ExitCode, Error> {
     match &args.command {
         Some(Command::Ssh(args)) => ask::ssh(args),

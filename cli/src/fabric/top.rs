@@ -120,7 +120,6 @@ fn title(before: &Snapshot, now: &Snapshot, hosts: usize, ports: &[Activity]) ->
     Line::new(Style::Title, text)
 }
 
-/// The rates of a host.
 #[derive(Clone, Copy, Default)]
 struct HostRates {
     out_bits_per_sec: f64,

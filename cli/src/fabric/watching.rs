@@ -41,9 +41,6 @@ pub(super) struct Watching {
 
 impl Watching {
     /// Begins to watch.
-    ///
-    /// # Errors
-    /// If the capture can't be created.
     pub(super) fn new(
         args: &WatchArgs,
         network: &Network,
@@ -75,9 +72,6 @@ impl Watching {
     }
 
     /// Writes the report, if there is to be one.
-    ///
-    /// # Errors
-    /// If a file can't be written.
     pub(super) fn report(&self, folder: Option<&Path>, title: &str) -> Result<(), Error> {
         match (folder, &self.recorder) {
             (Some(folder), Some(recorder)) => {

@@ -17,14 +17,7 @@ pub(super) type Latencies = Histogram<u64>;
 pub(super) fn client(end: &End, phase: Phase, remote: RemoteAddr) -> Result<Latencies, Error> {
     let mut latencies = Histogram::new_with_bounds(1, 60_000_000_000, 3)
         .map_err(|e| Error::new(format_args!("latency histogram: {e}")))?;
-    let mut echo = Echo {
-        end,
-        phase,
-        remote,
-        posted: 0,
-        completed: 0,
-        received: 0,
-    };
+    let mut echo = Echo::new(end, phase, remote);
     if phase.op == Op::Send {
         end.post_recv(0, phase.size)?;
     }
@@ -54,14 +47,7 @@ pub(super) fn client(end: &End, phase: Phase, remote: RemoteAddr) -> Result<Late
 
 /// Runs the server's side: answers each message. READ and atomics need no work by the server.
 pub(super) fn serve(end: &End, phase: Phase, remote: RemoteAddr) -> Result<(), Error> {
-    let mut echo = Echo {
-        end,
-        phase,
-        remote,
-        posted: 0,
-        completed: 0,
-        received: 0,
-    };
+    let mut echo = Echo::new(end, phase, remote);
     let warm_up = warm_up(&phase);
     for i in 0..warm_up + phase.iterations {
         echo.receive(i)?;
@@ -91,7 +77,18 @@ fn mark(i: u32) -> u8 {
     (i % 255) as u8 + 1
 }
 
-impl Echo<'_> {
+impl<'a> Echo<'a> {
+    fn new(end: &'a End, phase: Phase, remote: RemoteAddr) -> Self {
+        Self {
+            end,
+            phase,
+            remote,
+            posted: 0,
+            completed: 0,
+            received: 0,
+        }
+    }
+
     /// Sends the message of iteration `i`.
     fn send(&mut self, i: u32) -> Result<(), Error> {
         let size = self.phase.size;

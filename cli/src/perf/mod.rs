@@ -25,9 +25,6 @@ use crate::error::Error;
 use std::process::ExitCode;
 
 /// Runs the subcommand.
-///
-/// # Errors
-/// If the peer is not reachable, stops answering, or delivers wrong bytes.
 pub fn run(args: &PerfArgs) -> Result<ExitCode, Error> {
     args.check()?;
     match &args.address {

@@ -75,7 +75,6 @@ impl Folder {
         Err(format!("no private folder ({})", why.join("; ")))
     }
 
-    /// Its path.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

@@ -16,7 +16,6 @@ pub(crate) enum Framework {
     Nccl,
     /// Unified Communication X.
     Ucx,
-    /// Open MPI.
     OpenMpi,
 }
 
@@ -27,7 +26,6 @@ pub(crate) struct Setting {
     pub(crate) framework: Framework,
     /// The variable's name.
     pub(crate) name: &'static str,
-    /// Its value.
     pub(crate) value: Cow<'static, str>,
     /// What happens without it.
     pub(crate) without: &'static str,

@@ -23,6 +23,7 @@ mod view;
 pub use settings::{DatapathName, Settings};
 
 pub(crate) use library::{Library, fits_in_search_path, no_links, prepend};
+pub(crate) use namespace::probe as probe_namespace;
 pub(crate) use tree::DeviceFiles;
 
 use crate::error::Error;
@@ -151,9 +152,6 @@ pub struct RunArgs {
 }
 
 /// Becomes the program; or waits for it, if there is something to report at the end.
-///
-/// # Errors
-/// If something is missing or not permitted, or an argument is wrong.
 pub fn run(args: &RunArgs) -> Result<ExitCode, Error> {
     match args.hunt.runs {
         Some(runs) => hunt::run(args, runs),
@@ -180,9 +178,6 @@ pub(crate) trait Observer {
 }
 
 /// Waits for the program, and tells the observer of its start and end.
-///
-/// # Errors
-/// As [`run`].
 pub(crate) fn run_observed(args: &RunArgs, observer: &mut dyn Observer) -> Result<ExitCode, Error> {
     start(args, Some(observer))
 }

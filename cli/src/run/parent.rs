@@ -66,9 +66,6 @@ const ENDING: [Signal; 4] = [
 
 /// Starts a program and waits for its end. Calls `may_end` before it forwards a signal
 /// that ends most programs.
-///
-/// # Errors
-/// If it can't be started.
 pub(super) fn run(mut command: Command, may_end: &mut dyn FnMut()) -> io::Result<ProgramEnd> {
     let masks = Masks::block()?;
     // SAFETY: between fork and exec, it makes nothing but system calls.
@@ -80,9 +77,6 @@ pub(super) fn run(mut command: Command, may_end: &mut dyn FnMut()) -> io::Result
 
 /// Does something in a process of its own, and waits for its end. The process must have no other
 /// threads. The child may be the first process of a PID namespace, which the terminal can't stop.
-///
-/// # Errors
-/// If there can be no such process.
 pub(crate) fn run_forked(child: impl FnOnce() -> u8) -> io::Result<ProgramEnd> {
     let masks = Masks::block()?;
     let (child_end, parent_end) = pipe2(OFlag::O_CLOEXEC)?;
@@ -194,9 +188,6 @@ fn watch(
 /// Drops the capabilities that a user namespace has given to this process. Otherwise the program,
 /// which has fewer, may not open this process's descriptors. A root process in the namespace
 /// regains all of them on exec.
-///
-/// # Errors
-/// If the system refuses.
 pub(super) fn drop_capabilities() -> io::Result<()> {
     /// The version of the structures, `_LINUX_CAPABILITY_VERSION_3`, and this process.
     const HEADER: [u32; 2] = [0x2008_0522, 0];

@@ -28,9 +28,6 @@ pub(super) struct Prepared {
 impl Prepared {
     /// Finds the program and the library, and makes the device files, for which this process may
     /// enter a namespace.
-    ///
-    /// # Errors
-    /// If something is missing or not permitted, or an argument is wrong.
     pub(super) fn new(args: &RunArgs) -> Result<Self, Error> {
         let Some(name) = args.command.first() else {
             return Err(Error::usage("name a program to start"));
@@ -110,9 +107,6 @@ impl Prepared {
 
     /// Lets programs open this process's descriptors by `/proc`, which needs as few rights here as
     /// they have.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub(super) fn let_programs_open_descriptors(&self) -> Result<(), Error> {
         match self.as_user {
             true => parent::drop_capabilities()

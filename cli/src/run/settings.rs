@@ -65,9 +65,6 @@ pub struct Settings {
 
 impl Settings {
     /// The variables that pass the options to the stack. Existing variables stay, and are checked.
-    ///
-    /// # Errors
-    /// If a value is malformed, or a device does not exist.
     pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>, Error> {
         self.datapath()?;
         environment_congestion().map_err(Error::usage)?;
@@ -91,17 +88,11 @@ impl Settings {
 
     /// The options with which the program will open its devices, from the environment. `--datapath`
     /// is left out, because the devices' files do not depend on it.
-    ///
-    /// # Errors
-    /// If the environment is malformed.
     pub(crate) fn datapath(&self) -> Result<DatapathOptions, Error> {
         environment_datapath().map_err(Error::usage)
     }
 
     /// The faults that the program will experience.
-    ///
-    /// # Errors
-    /// If the setting is malformed.
     pub(crate) fn faults(&self) -> Result<Option<String>, Error> {
         let said = self.faults.clone().map(|text| ("--faults", text));
         let Some((whose, text)) = said.or_else(|| Some(("ROCE_FAULTS", variable("ROCE_FAULTS")?)))
@@ -115,9 +106,6 @@ impl Settings {
     }
 
     /// The devices that the program will see.
-    ///
-    /// # Errors
-    /// If the system can't list the interfaces.
     pub(crate) fn devices(&self) -> Result<Vec<Device>, Error> {
         let mut devices = list_all_devices()?;
         if let Some(names) = self.device_names() {
@@ -127,9 +115,6 @@ impl Settings {
     }
 
     /// The settings that NCCL, UCX and Open MPI need for these devices, and that the user has not made.
-    ///
-    /// # Errors
-    /// If the system can't list the interfaces.
     pub(crate) fn frameworks(&self) -> Result<Vec<(&'static str, OsString)>, Error> {
         let devices: Vec<_> = self.devices()?.iter().map(Device::name).collect();
         let is_set = |name: &str| env::var_os(name).is_some();

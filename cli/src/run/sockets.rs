@@ -11,9 +11,6 @@ const WORDS: [&str; 5] = ["off", "only", "loopback", "quiet", "log"];
 const WAIT: &str = "wait=";
 
 /// Checks the words of the option, or else of the variable.
-///
-/// # Errors
-/// If a word means nothing.
 pub(super) fn check(option: &str) -> Result<(), Error> {
     let variable = env::var("ROCE_SOCKETS").unwrap_or_default();
     let (whose, words) = match option {

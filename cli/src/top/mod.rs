@@ -58,9 +58,6 @@ fn failed(what: &str) -> impl FnOnce(io::Error) -> Error {
 }
 
 /// Shows the view, or prints it with `--once`, `--json` or `--svg`.
-///
-/// # Errors
-/// If the list of processes is not available, or the output can't be written.
 pub fn run(args: &TopArgs) -> Result<ExitCode, Error> {
     if args.json || args.once || args.svg.is_some() {
         print(args)?;

@@ -10,7 +10,6 @@ pub(super) fn parse(text: &str) -> Option<u32> {
     }
 }
 
-/// A code, with its meaning.
 #[derive(Debug, Serialize)]
 pub(super) struct Meaning {
     why_code: u32,

@@ -73,9 +73,6 @@ pub struct WhyArgs {
 }
 
 /// Runs the program and explains its failures, or explains a code.
-///
-/// # Errors
-/// If the program can't be started, or there is no such code.
 pub fn run(args: &WhyArgs) -> Result<ExitCode, Error> {
     if let Some(pid) = args.pid {
         let troubles = process::troubles(pid)?;

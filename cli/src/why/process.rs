@@ -12,7 +12,6 @@ use std::time::Duration;
 /// How long a process may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A failed QP.
 #[derive(Debug, Serialize)]
 pub(super) struct FailedQp {
     process_id: u32,
@@ -58,7 +57,6 @@ fn of_another_process(event: &QpEventText) -> QpEventText {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Trouble {
-    /// A QP has failed.
     Qp(Box<FailedQp>),
     /// It waits for something.
     Wait(Loss),
@@ -75,9 +73,6 @@ impl Trouble {
 
 /// The QPs of a process that have failed, but for those that the application itself moved to the error
 /// state, and what the process waits for.
-///
-/// # Errors
-/// If the process has no device open, or is another user's.
 pub(super) fn troubles(pid: u32) -> Result<Vec<Trouble>, Error> {
     let found =
         watch_processes(PATIENCE).map_err(|error| Error::system("look for processes", error))?;

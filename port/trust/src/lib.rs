@@ -21,4 +21,4 @@ mod unix_sockets;
 mod users;
 
 pub use unix_sockets::{NamedSocket, UnixSockets};
-pub use users::{OwnUser, Peer, inner_id, peer};
+pub use users::{OwnUser, Peer, map_ids, peer};

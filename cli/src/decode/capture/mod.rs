@@ -92,9 +92,6 @@ impl Endian {
 
 impl<R: Read> Capture<R> {
     /// Reads the header of a capture file.
-    ///
-    /// # Errors
-    /// If it is not a capture file, or one of an unsupported kind.
     pub(super) fn open(input: R) -> Result<Self, CaptureError> {
         let mut reader = CountedReader::new(input);
         let magic: [u8; 4] = reader.array("the file's first four bytes")?;

@@ -58,7 +58,6 @@ named_kinds! {
 }
 
 impl NakKind {
-    /// The kind of a NAK code.
     pub(in crate::decode) fn of(code: NakCode) -> NakKind {
         match code {
             NakCode::PsnSequenceError => NakKind::PsnSequenceError,
@@ -93,11 +92,8 @@ pub(in crate::decode) struct Counters {
     pub(in crate::decode) payload_bytes: u64,
     /// Messages by kind: those whose last packet was seen.
     pub(in crate::decode) messages: [u64; Message::NAMES.len()],
-    /// CM messages by kind.
     pub(in crate::decode) cm_messages: [u64; cm::Kind::NAMES.len()],
-    /// NAKs by kind.
     pub(in crate::decode) naks: [u64; NakKind::NAMES.len()],
-    /// RNR NAKs.
     pub(in crate::decode) rnr_naks: u64,
     /// Packets that had been seen before.
     pub(in crate::decode) retransmitted: u64,

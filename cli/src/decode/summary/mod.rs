@@ -32,7 +32,6 @@ pub(super) struct Summary<'a> {
 }
 
 impl Summary<'_> {
-    /// Writes it as text.
     pub(super) fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         self.write_totals(out)?;
         let mut shown: Vec<(usize, &Flow)> = self.flows.flows().iter().enumerate().collect();

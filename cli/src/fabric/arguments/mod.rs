@@ -102,7 +102,6 @@ pub enum Topology {
     ParkingLot,
 }
 
-/// The network.
 #[derive(Args, Clone, Debug)]
 pub(super) struct NetworkArgs {
     /// A description of the network, in TOML

@@ -29,8 +29,7 @@ pub(crate) fn write(
 ) -> Result<(), Error> {
     files::create_folders(folder).map_err(|error| Error::write(folder, &error))?;
     let report = Report::new(recorder, names);
-    let plots =
-        plots::draw(&report).map_err(|error| Error::new(format_args!("can't draw: {error}")))?;
+    let plots = plots::draw(&report).map_err(Error::new)?;
     for plot in &plots {
         save(&folder.join(plot.file), &plot.svg)?;
     }

@@ -13,7 +13,6 @@ const INTERVALS: usize = 120;
 /// The ports whose queues are plotted, with two lines each.
 const QUEUES: usize = 4;
 
-/// A plot.
 pub(super) struct Plot {
     pub(super) file: &'static str,
     pub(super) caption: &'static str,
@@ -23,9 +22,6 @@ pub(super) struct Plot {
 }
 
 /// Draws all plots for which there is data.
-///
-/// # Errors
-/// If a plot can't be drawn.
 pub(super) fn draw(report: &Report<'_>) -> Result<Vec<Plot>, String> {
     let mut plots = Vec::new();
     if !report.flows.is_empty() {

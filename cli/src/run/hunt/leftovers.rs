@@ -13,9 +13,6 @@ use std::fs;
 use std::io;
 
 /// Makes this process the parent of all that its tests leave behind.
-///
-/// # Errors
-/// If the system refuses.
 pub(super) fn adopt() -> io::Result<()> {
     Ok(nix::sys::prctl::set_child_subreaper(true)?)
 }

@@ -147,7 +147,6 @@ pub(super) fn run(args: &RunArgs, runs: NonZero<u32>) -> Result<ExitCode, Error>
     hunt.run()
 }
 
-/// A hunt.
 struct Hunt<'a> {
     args: &'a RunArgs,
     runs: u32,

@@ -23,7 +23,6 @@ use std::time::{Duration, Instant};
 pub(super) enum Outcome {
     /// With an exit code.
     Code(u8),
-    /// By a signal.
     Signal(Signal),
     /// Not within this time.
     Hung(Duration),
@@ -39,7 +38,6 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// One run.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) outcome: Outcome,
@@ -57,7 +55,6 @@ pub(super) struct Runner<'a> {
     blocked_before: SigSet,
 }
 
-/// The signals that end a hunt.
 const ENDING: [Signal; 4] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -73,9 +70,6 @@ const PORTION: usize = 1 << 20;
 
 impl<'a> Runner<'a> {
     /// Prepares this process for being the parent of tests.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub(super) fn new(prepared: &'a Prepared) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::system("prepare for running tests", error);
         let mut watched = SigSet::from(Signal::SIGCHLD);
@@ -97,9 +91,6 @@ impl<'a> Runner<'a> {
     /// Runs the test, with more variables, for at most `limit`. Then no process of it is left.
     ///
     /// A signal that ends this process ends the test first.
-    ///
-    /// # Errors
-    /// If the test can't be started, or a process of it can't be killed.
     pub(super) fn run(
         &self,
         variables: &[(&str, OsString)],

@@ -52,9 +52,6 @@ impl<F: FnMut(&str) -> Result<bool, Error>> Shrinker<F> {
     }
 
     /// Shrinks a plan with which the test has failed once.
-    ///
-    /// # Errors
-    /// If the test can't be run.
     pub(super) fn shrink(mut self, plan: &Plan) -> Result<Shrunk, Error> {
         let mut once = |parts: &[Part]| self.fails_once(&plan.with(parts.to_vec()));
         let parts = fewest(&plan.parts, &mut once);
@@ -78,13 +75,11 @@ impl<F: FnMut(&str) -> Result<bool, Error>> Shrinker<F> {
         }
     }
 
-    /// Whether one of some runs fails.
     fn fails_once(&mut self, plan: &Plan) -> bool {
         let faults = plan.to_string();
         (0..TRIES).any(|_| self.try_it(&faults) == Some(true))
     }
 
-    /// Whether all of some runs fail.
     fn fails_always(&mut self, plan: &Plan) -> bool {
         let faults = plan.to_string();
         (0..TRIES).all(|_| self.try_it(&faults) == Some(true))

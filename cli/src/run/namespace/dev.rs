@@ -100,11 +100,11 @@ fn make_devices(device_files: &DeviceFiles, folder: &Path) -> io::Result<()> {
 
 /// Covers `/dev` with an overlay.
 fn overlay(device_files: &DeviceFiles) -> io::Result<()> {
-    let before = check_dev();
+    let before = opening();
     let below = handle()?;
     let submounts = submounts()?;
     // The upper layer. It is invisible, because the overlay covers it.
-    let memory = Mounts::default().tmpfs()?;
+    let memory = Mounts::default().add("tmpfs", "mode=0755,size=64m")?;
     for name in ["upper", "work"] {
         fs::create_dir(Path::new(DEV).join(name))?;
     }
@@ -112,7 +112,7 @@ fn overlay(device_files: &DeviceFiles) -> io::Result<()> {
         "lowerdir={},upperdir=/dev/upper,workdir=/dev/work",
         path_of(&below).display()
     );
-    let mounts = memory.overlay(&options)?;
+    let mounts = memory.add("overlay", &options)?;
     for submount in submounts {
         bind(
             &path_of(&below).join(&submount),
@@ -122,14 +122,14 @@ fn overlay(device_files: &DeviceFiles) -> io::Result<()> {
     }
     fs::create_dir(INFINIBAND)?;
     make_devices(device_files, Path::new(INFINIBAND))?;
-    before.check()?;
+    check_opening(&before)?;
     mounts.keep();
     Ok(())
 }
 
 /// Covers `/dev` with a tmpfs that has the same entries.
 fn entries(device_files: &DeviceFiles) -> io::Result<()> {
-    let before = check_dev();
+    let before = opening();
     // A ptmx that is mounted alone makes no pseudoterminals: the kernel looks for the folder `pts`
     // beside it. The one in `pts` works, but most systems deny opening it. The one in the preserved
     // `/dev` works, too.
@@ -152,14 +152,8 @@ fn entries(device_files: &DeviceFiles) -> io::Result<()> {
         let folder = root.join("infiniband");
         fs::create_dir(&folder)?;
         make_devices(device_files, &folder)?;
-        before.check()
+        check_opening(&before)
     })
-}
-
-/// Which device files in `/dev` open. A mount over `/dev` may break them.
-struct DevCheck {
-    null: bool,
-    ptmx: bool,
 }
 
 fn opens(path: &str) -> bool {
@@ -169,25 +163,17 @@ fn opens(path: &str) -> bool {
     options.open(path).is_ok()
 }
 
-fn check_dev() -> DevCheck {
-    DevCheck {
-        null: opens("/dev/null"),
-        ptmx: opens(PTMX),
-    }
+/// The device files that open. A mount over `/dev` may break them.
+fn opening() -> Vec<&'static str> {
+    let all = ["/dev/null", PTMX];
+    all.into_iter().filter(|path| opens(path)).collect()
 }
 
-impl DevCheck {
-    /// # Errors
-    /// If something that worked before no longer works.
-    fn check(&self) -> io::Result<()> {
-        let now = check_dev();
-        if self.null && !now.null {
-            return Err(io::Error::other("/dev/null would not open in it"));
-        }
-        if self.ptmx && !now.ptmx {
-            return Err(io::Error::other("/dev/ptmx would not open in it"));
-        }
-        Ok(())
+/// Checks that these device files still open.
+fn check_opening(paths: &[&str]) -> io::Result<()> {
+    match paths.iter().find(|path| !opens(path)) {
+        Some(path) => Err(io::Error::other(format!("{path} would not open in it"))),
+        None => Ok(()),
     }
 }
 
@@ -196,14 +182,6 @@ impl DevCheck {
 struct Mounts(usize);
 
 impl Mounts {
-    fn tmpfs(self) -> io::Result<Self> {
-        self.add("tmpfs", "mode=0755,size=64m")
-    }
-
-    fn overlay(self, options: &str) -> io::Result<Self> {
-        self.add("overlay", options)
-    }
-
     fn add(mut self, kind: &str, options: &str) -> io::Result<Self> {
         let flags = MsFlags::MS_NOSUID;
         mount(Some("roce"), DEV, Some(kind), flags, Some(options))?;

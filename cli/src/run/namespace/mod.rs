@@ -5,7 +5,6 @@
 
 mod cover;
 mod dev;
-mod ids;
 
 pub(crate) use dev::DevMethod;
 
@@ -16,6 +15,8 @@ use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
+use nix::unistd::{getegid, geteuid};
+use roce_trust::map_ids;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -105,8 +106,7 @@ pub(crate) fn enter(
     let dev = match mount_denied {
         None => show(device_files, Some(library), Privilege::Own)?,
         Some(_) => {
-            // A process can't leave a user namespace, so another process tries first.
-            probe()?;
+            probe().map_err(|error| NamespaceError::new("a private /sys", error))?;
             enter_as_user(device_files, Some(library))?
         }
     };
@@ -130,28 +130,29 @@ pub(crate) fn enter_as_user(
     device_files: &DeviceFiles,
     library: Option<&Library>,
 ) -> Result<Result<DevMethod, NamespaceError>, NamespaceError> {
-    let ids = ids::Ids::own();
+    let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
         .map_err(|error| NamespaceError::new("a user namespace", error))?;
-    ids.map()
+    map_ids(user.as_raw(), group.as_raw())
         .map_err(|error| NamespaceError::new("the user in a user namespace", error))?;
     show(device_files, library, Privilege::UserNamespace)
 }
 
-/// Tests in another process whether [`enter_as_user`] works here.
-fn probe() -> Result<(), NamespaceError> {
-    let failed = |error| NamespaceError::new("a private /sys", error);
+/// Tests in another process whether [`enter_as_user`] works here: a process can't leave a namespace that it
+/// entered.
+pub(crate) fn probe() -> io::Result<()> {
     let output = Command::new("/proc/self/exe")
         .arg(super::PROBE)
         .stdin(Stdio::null())
-        .output()
-        .map_err(failed)?;
+        .output()?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.trim().strip_prefix("roce: ").unwrap_or(said.trim());
-    Err(failed(io::Error::other(said)))
+    let said = said.trim();
+    Err(io::Error::other(
+        said.strip_prefix("roce: ").unwrap_or(said),
+    ))
 }
 
 /// Makes the mounts of a namespace that belongs to this process.

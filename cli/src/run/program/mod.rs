@@ -11,9 +11,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Finds a program as a shell would. Skips folders of PATH that can't be read.
-///
-/// # Errors
-/// If it does not exist, or may not be executed.
 pub(crate) fn find(program: &OsStr) -> Result<PathBuf, Error> {
     let not_found = || {
         let name = program.to_string_lossy();

@@ -60,9 +60,6 @@ pub struct DcqcnArgs {
 }
 
 /// Runs experiments.
-///
-/// # Errors
-/// If a run fails, or its results can't be written.
 pub fn run_command(args: &DcqcnArgs) -> Result<ExitCode, Error> {
     if args.list {
         output::unless_reader_has_gone(report::list(&catalogue(args.seed)))?;

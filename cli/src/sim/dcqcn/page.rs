@@ -21,12 +21,9 @@ const COMPARED: &str = "incast-8";
 const PARKING_LOT: &str = "parking-lot";
 
 /// Writes plots and their data to `dir/congestion`, and tables to `dir/congestion.md`.
-///
-/// # Errors
-/// If a file can't be read or written.
 pub(super) fn write(dir: &Path, report: &Report) -> Result<(), Error> {
     let folder = dir.join("congestion");
-    create(&folder)?;
+    files::create_folders(&folder).map_err(|error| failed(&folder, error))?;
     let mut rates = BTreeMap::new();
     for scenario in catalogue(report.seed) {
         rates.insert(scenario.name, scenario.bits_per_sec as f64);
@@ -46,7 +43,7 @@ pub(super) fn write(dir: &Path, report: &Report) -> Result<(), Error> {
                 false => format!("{}-{}", outcome.scenario, outcome.algorithm.name()),
             };
             let rate = rates.get(outcome.scenario).copied().unwrap_or(0.0);
-            let svg = curves(outcome, rate).map_err(undrawn)?;
+            let svg = curves(outcome, rate).map_err(Error::new)?;
             save(&folder, &name, &svg, &curves_csv(outcome))?;
             link_plot(&mut page, &name);
             phases(&mut page, outcome);
@@ -66,7 +63,7 @@ fn slowdown_section(
 ) -> Result<(), Error> {
     let same = report.outcomes.iter().filter(|o| o.scenario == name);
     let outcomes: Vec<&Outcome> = same.collect();
-    let svg = slowdowns(&outcomes).map_err(undrawn)?;
+    let svg = slowdowns(&outcomes).map_err(Error::new)?;
     save(folder, name, &svg, &slowdowns_csv(&outcomes))?;
     link_plot(page, name);
     page.push_str(
@@ -192,11 +189,6 @@ fn save(folder: &Path, name: &str, svg: &str, csv: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn create(folder: &Path) -> Result<(), Error> {
-    let made = files::create_folders(folder);
-    made.map(drop).map_err(|error| failed(folder, error))
-}
-
 /// Replaces the text between the marker lines of a page.
 fn replace(path: &Path, text: &str) -> Result<(), Error> {
     let old = fs::read_to_string(path).map_err(|error| failed(path, error))?;
@@ -213,8 +205,4 @@ fn replace(path: &Path, text: &str) -> Result<(), Error> {
 
 fn failed(path: &Path, error: io::Error) -> Error {
     Error::write(path, &error)
-}
-
-fn undrawn(error: String) -> Error {
-    Error::new(format_args!("can't draw: {error}"))
 }

@@ -47,7 +47,6 @@ pub(super) struct Report {
     pub(super) smallest: Option<Smallest>,
 }
 
-/// One run.
 #[derive(Clone, Debug)]
 pub(super) struct RunReport {
     pub(super) outcome: Outcome,
