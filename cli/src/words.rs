@@ -12,6 +12,14 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
     }
 }
 
+/// A number in hexadecimal with 0x, or in decimal.
+pub(crate) fn parse_number(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
 /// `start`, then the words of `text` in lines of at most [`WIDTH`] columns; all but the first begin at column
 /// `indent`.
 pub(crate) fn wrapped(start: &str, text: &str, indent: usize) -> String {

@@ -5,10 +5,10 @@ use std::fmt;
 use std::net::IpAddr;
 
 use roce_wire::{AtomicEth, Opcode, Operation, Psn, Qpn, Reth, Syndrome, Transport};
-use serde::Serialize;
 
 use super::flow::NakKind;
 use super::packet::{Icrc, RocePacket};
+use crate::object::{Object, hex64};
 
 /// The pairs of sender and receiver whose requests are kept. The pair that came first goes first.
 const MAX_PAIRS: usize = 256;
@@ -37,19 +37,17 @@ pub(super) struct Requests {
 }
 
 /// A request that a NAK refuses, or asks for again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     /// The number of its record.
     number: u64,
     opcode_name: &'static str,
-    #[serde(flatten)]
     memory: Option<Memory>,
-    #[serde(skip)]
     verb: &'static str,
 }
 
 /// The remote memory that it uses.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Memory {
     va: String,
     rkey: u32,
@@ -140,7 +138,7 @@ fn memory(requests: &VecDeque<Request>, at: usize) -> Option<Memory> {
     let request = &requests[at];
     if let Some(atomic) = request.atomic {
         return Some(Memory {
-            va: format!("{:#018x}", atomic.va),
+            va: hex64(atomic.va),
             rkey: atomic.rkey,
             length: 8,
             offset: 0,
@@ -152,7 +150,7 @@ fn memory(requests: &VecDeque<Request>, at: usize) -> Option<Memory> {
         _ => request.reth?.dma_len,
     };
     let of_reth = |reth: Reth, offset: u32| Memory {
-        va: format!("{:#018x}", reth.va),
+        va: hex64(reth.va),
         rkey: reth.rkey,
         length: reth.dma_len,
         offset,
@@ -173,6 +171,23 @@ fn memory(requests: &VecDeque<Request>, at: usize) -> Option<Memory> {
     let is_inside = offset + u64::from(bytes) <= u64::from(reth.dma_len);
     let offset = u32::try_from(offset).ok().filter(|_| is_inside)?;
     (first.opcode.operation() == Operation::Write).then(|| of_reth(reth, offset))
+}
+
+impl Refused {
+    pub(super) fn json(&self) -> Object {
+        let object = Object::default()
+            .with("number", self.number)
+            .with("opcode_name", self.opcode_name);
+        let Some(memory) = &self.memory else {
+            return object;
+        };
+        object
+            .with("va", memory.va.as_str())
+            .with("rkey", memory.rkey)
+            .with("length", memory.length)
+            .with("offset", memory.offset)
+            .with("bytes", memory.bytes)
+    }
 }
 
 impl fmt::Display for Refused {

@@ -26,16 +26,6 @@ pub enum DatapathName {
     Xdp,
 }
 
-impl DatapathName {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Udp => "udp",
-            Self::Xdp => "xdp",
-        }
-    }
-}
-
 /// The options of both commands.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Settings {
@@ -71,7 +61,7 @@ impl Settings {
         environment_priorities().map_err(Error::usage)?;
         let mut variables = Vec::new();
         if let Some(datapath) = self.datapath {
-            variables.push(("ROCE_DATAPATH", datapath.name().into()));
+            variables.push(("ROCE_DATAPATH", name_of(&datapath).into()));
         }
         if let Some(faults) = self.faults()? {
             variables.push(("ROCE_FAULTS", faults.into()));
@@ -127,6 +117,12 @@ impl Settings {
     fn device_names(&self) -> Option<String> {
         self.devices.clone().or_else(|| variable("ROCE_DEVICES"))
     }
+}
+
+/// The name of a value on the command line.
+pub(super) fn name_of(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or(String::new(), |value| value.get_name().to_owned())
 }
 
 fn variable(name: &str) -> Option<String> {

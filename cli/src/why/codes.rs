@@ -3,13 +3,6 @@
 use roce_verbs::why::{KINDS, Kind};
 use serde::Serialize;
 
-pub(super) fn parse(text: &str) -> Option<u32> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
 #[derive(Debug, Serialize)]
 pub(super) struct Meaning {
     why_code: u32,
@@ -79,13 +72,14 @@ impl Meaning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::parse_number;
     use roce_verbs::why::kind_of_code;
 
     #[test]
     fn codes_are_hexadecimal_or_decimal() {
-        assert_eq!(parse("0x211"), Some(0x211));
-        assert_eq!(parse("529"), Some(0x211));
-        assert_eq!(parse("./program"), None);
+        assert_eq!(parse_number("0x211"), Some(0x211));
+        assert_eq!(parse_number("529"), Some(0x211));
+        assert_eq!(parse_number("./program"), None);
     }
 
     #[test]
@@ -102,7 +96,7 @@ mod tests {
     fn each_row_of_the_list_has_a_code_that_is_explained() {
         for listed in Meaning::all() {
             let row = listed.row();
-            let code = parse(row.split(' ').next().unwrap_or("")).expect("a code");
+            let code = parse_number(row.split(' ').next().unwrap_or("")).expect("a code");
             let kind = kind_of_code(code).expect("a kind");
             let text = Meaning::of(code, kind).text();
             let first = text.lines().next().expect("a line");

@@ -13,6 +13,7 @@ mod watcher;
 use crate::error::Error;
 use crate::run::hunt::HuntArgs;
 use crate::run::{self, Namespace, Preload, RunArgs, Settings};
+use crate::words::parse_number;
 use clap::Args;
 use codes::Meaning;
 use explainer::Explainer;
@@ -88,7 +89,7 @@ pub fn run(args: &WhyArgs) -> Result<ExitCode, Error> {
             let all = Meaning::all();
             return print(args, &all, || all.iter().map(Meaning::row).collect());
         }
-        if let Some(code) = codes::parse(only) {
+        if let Some(code) = parse_number(only) {
             let Some(kind) = kind_of_code(code) else {
                 return Err(Error::usage(format_args!(
                     "no failure has the code {only}; `roce why list` prints all"

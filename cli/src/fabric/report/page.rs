@@ -3,7 +3,7 @@
 use super::plots::Plot;
 use super::{Report, used};
 use crate::sim::COMMIT;
-use crate::top::format::time as short_time;
+use crate::top::format::{per_second, time as short_time};
 use crate::words::counted;
 use roce_sim::fabric::{NodeId, Port};
 use roce_sim::record::{PortId, PortRecord};
@@ -124,10 +124,6 @@ fn summary(page: &mut String, report: &Report<'_>) {
         .map(|(what, value)| vec![what.to_owned(), value])
         .collect();
     table(page, &["", ""], &rows);
-}
-
-fn per_second(value: f64, seconds: f64) -> f64 {
-    if seconds > 0.0 { value / seconds } else { 0.0 }
 }
 
 fn topology(page: &mut String, report: &Report<'_>) {
