@@ -2,7 +2,7 @@
 //! make up all of it.
 
 use crate::quote::printable;
-use crate::run::{Library, probe_namespace};
+use crate::run::{Library, MARK, probe_namespace};
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
@@ -12,9 +12,6 @@ use std::path::{Path, PathBuf};
 
 /// The limit for a text file, in bytes, which no file of /proc or /sys reaches.
 const MAX_TEXT: u64 = 4 << 20;
-
-/// A string in this stack's library that no other libibverbs contains.
-const MARK: &[u8] = b"ROCE_DATAPATH";
 
 /// The machine as a program that is started now would see it.
 #[derive(Debug)]

@@ -36,7 +36,7 @@ const CM_NAMES: [&str; 2] = ["librdmacm.so.1", "librdmacm.so"];
 const CM_SYMBOL: &[u8] = b"rdma_create_event_channel\0";
 
 /// A variable that this stack reads, and that no other libibverbs contains.
-const MARK: &[u8] = b"ROCE_DATAPATH";
+pub(crate) const MARK: &[u8] = b"ROCE_DATAPATH";
 
 /// The library's location and names.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ mod view;
 
 pub use settings::{DatapathName, Settings};
 
-pub(crate) use library::{Library, fits_in_search_path, no_links, prepend};
+pub(crate) use library::{Library, MARK, fits_in_search_path, no_links, prepend};
 pub(crate) use namespace::probe as probe_namespace;
 pub(crate) use tree::DeviceFiles;
 

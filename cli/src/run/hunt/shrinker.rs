@@ -120,18 +120,9 @@ impl Shrunk {
 
 #[cfg(test)]
 mod tests {
+    use super::super::part::tests::late;
     use super::*;
-    use roce_verbs::faults::{CompletionFault, Injection, Of, When};
     use roce_verbs::settings::Chance;
-
-    fn late(ms: u64, first: u64, last: u64) -> Part {
-        let fault = CompletionFault::Late(Duration::from_millis(ms));
-        let last = Some(last);
-        Part::Injection(Injection {
-            when: When::Matches { first, last },
-            ..Injection::completion(Of::Recv, fault)
-        })
-    }
 
     fn plan() -> Plan {
         Plan {
