@@ -2,6 +2,7 @@
 
 use super::Preload;
 use super::library::{Library, fits_in_ld_preload, fits_in_search_path, no_links, prepend};
+use super::namespace::LINKS;
 use super::view::DeviceView;
 use crate::error::Error;
 use std::env;
@@ -25,7 +26,7 @@ pub(super) fn variables(
     let mut variables = Vec::new();
     let mut preloaded = Vec::new();
     let links: Option<PathBuf> = match shown {
-        DeviceView::Namespace(entered) => Some(entered.links.clone()),
+        DeviceView::Namespace(_) => Some(LINKS.into()),
         DeviceView::Folder(folder) => {
             variables.push(("ROCE_FILES", folder.root().as_os_str().to_owned()));
             preloaded.push(folder.preload());

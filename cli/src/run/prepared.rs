@@ -3,7 +3,6 @@
 
 use super::RunArgs;
 use super::library::Library;
-use super::namespace::{Entered, Privilege};
 use super::view::{self, DeviceView};
 use super::{loading, parent, program, sockets};
 use crate::error::Error;
@@ -49,13 +48,8 @@ impl Prepared {
         }
         let had_capabilities = has_capabilities();
         let shown = view::make(args, &library, &notice)?;
-        let as_user = matches!(
-            shown,
-            DeviceView::Namespace(Entered {
-                privilege: Privilege::UserNamespace,
-                ..
-            })
-        );
+        let as_user =
+            matches!(&shown, DeviceView::Namespace(entered) if entered.mount_denied.is_some());
         if as_user && had_capabilities {
             notice(
                 "the program loses this process's capabilities in its user namespace, and AF_XDP \

@@ -9,14 +9,14 @@
 //! - a tmpfs with each entry of `/dev` mounted into it, which works in a user namespace. Later
 //!   entries are not visible.
 
+use super::DeviceFiles;
 use super::cover::Cover;
-use super::{DeviceFiles, NamespaceError, Privilege};
+use crate::error::Error;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
 use std::ffi::CString;
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -32,54 +32,28 @@ const PTMX: &str = "/dev/ptmx";
 /// must not remove files in the system's `/dev/shm`. Its devices can be opened for writing.
 pub(super) const KEPT: &str = "/sys/class/roce/dev";
 
-/// The way that `/dev/infiniband` was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DevMethod {
-    /// A tmpfs over the system's own folder.
-    Hidden,
-    /// An overlay over `/dev`.
-    Overlay,
-    /// A tmpfs over `/dev`, with every entry mounted into it.
-    Entries,
-}
-
-impl fmt::Display for DevMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hidden => "/dev/infiniband",
-            Self::Overlay => "/dev (an overlay over it)",
-            Self::Entries => "/dev (a folder in memory over it, with its entries)",
-        })
-    }
-}
-
-/// Shows `device_files` in `/dev/infiniband`.
+/// Shows `device_files` in `/dev/infiniband`. Returns what was mounted, for messages.
 ///
 /// # Errors
 /// If it is not possible. `/dev` is then unchanged.
-pub(super) fn show(
-    device_files: &DeviceFiles,
-    privilege: Privilege,
-) -> Result<DevMethod, NamespaceError> {
+pub(super) fn show(device_files: &DeviceFiles, as_user: bool) -> Result<&'static str, Error> {
     let fill = |root: &Path| make_devices(device_files, root);
     let folder = Path::new(INFINIBAND);
     if folder.is_dir() {
         let hide = || Cover::hiding(folder)?.fill(fill);
-        let failed = |e| NamespaceError::new("a folder in memory over /dev/infiniband", e);
-        return hide().map(|()| DevMethod::Hidden).map_err(failed);
+        let failed = |e| Error::system("a folder in memory over /dev/infiniband", e);
+        return hide().map(|()| INFINIBAND).map_err(failed);
     }
-    let why = match privilege {
-        Privilege::Own => match overlay(device_files) {
-            Ok(()) => return Ok(DevMethod::Overlay),
+    let why = match as_user {
+        false => match overlay(device_files) {
+            Ok(()) => return Ok("/dev (an overlay over it)"),
             Err(error) => format!(" (no overlay over it: {error})"),
         },
-        Privilege::UserNamespace => String::new(),
+        true => String::new(),
     };
     let what = format!("a folder in memory over /dev{why}");
-    let failed = |error| NamespaceError::new(what.clone(), error);
-    entries(device_files)
-        .map(|()| DevMethod::Entries)
-        .map_err(failed)
+    entries(device_files).map_err(|error| Error::system(what, error))?;
+    Ok("/dev (a folder in memory over it, with its entries)")
 }
 
 /// Makes the device files in `folder`. They are mounts of an existing device, because a user
