@@ -1,6 +1,6 @@
 //! JSON objects that are built member by member.
 
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
 /// An object. Its members keep their order.
@@ -22,6 +22,12 @@ impl Object {
     pub(crate) fn with(mut self, name: &'static str, member: impl Into<Member>) -> Self {
         self.add(name, member);
         self
+    }
+
+    /// Adds all members to those of an object that is being written.
+    pub(crate) fn serialize_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        let mut members = self.0.iter();
+        members.try_for_each(|(name, member)| map.serialize_entry(name, member))
     }
 
     /// Leaves the member out if it is `None`.
@@ -48,9 +54,7 @@ impl From<Object> for Member {
 impl Serialize for Object {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, member) in &self.0 {
-            map.serialize_entry(name, member)?;
-        }
+        self.serialize_into(&mut map)?;
         map.end()
     }
 }

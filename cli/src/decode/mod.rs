@@ -46,7 +46,7 @@ use capture::{Capture, Record};
 use flow::{FlowTable, MAX_FLOWS};
 use packet::{Decoder, NotRoce, RocePacket};
 use refused::Requests;
-use summary::{JsonSummary, Summary};
+use summary::Summary;
 use text::Lines;
 use totals::Totals;
 
@@ -351,7 +351,7 @@ impl<'a, W: Write> Session<'a, W> {
             shown: self.args.flows,
         };
         if self.args.json {
-            json::write_line(&JsonSummary::from(&summary), &mut self.out)?;
+            json::write_line(&summary, &mut self.out)?;
         } else {
             if self.totals.packets > 0 && !self.args.summary {
                 writeln!(self.out)?;

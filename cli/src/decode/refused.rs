@@ -16,7 +16,6 @@ const MAX_PAIRS: usize = 256;
 /// The last requests that are kept of each pair of hosts.
 const MAX_REQUESTS: usize = 1024;
 
-/// A request in the capture.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     number: u64,
@@ -192,14 +191,14 @@ impl Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            number,
-            opcode_name,
-            memory,
-            verb,
-        } = self;
-        write!(f, "{verb} packet {number}, {opcode_name}")?;
-        let Some(memory) = memory else { return Ok(()) };
+        write!(
+            f,
+            "{} packet {}, {}",
+            self.verb, self.number, self.opcode_name
+        )?;
+        let Some(memory) = &self.memory else {
+            return Ok(());
+        };
         let Memory {
             va,
             rkey,

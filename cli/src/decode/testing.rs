@@ -157,7 +157,6 @@ fn time(i: usize) -> Duration {
     START + STEP * u32::try_from(i).unwrap()
 }
 
-/// Byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Little,
@@ -226,7 +225,6 @@ pub(super) fn usual_pcap(packets: &[Vec<u8>]) -> Vec<u8> {
     pcap(Order::Little, false, 1, packets)
 }
 
-/// Blocks of pcapng.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks(pub(super) Order);
 
@@ -241,7 +239,6 @@ impl Blocks {
         block
     }
 
-    /// A section header.
     pub(super) fn section(self) -> Vec<u8> {
         let mut body = self.0.u32(0x1a2b_3c4d).to_vec();
         body.extend(self.0.u16(1));
@@ -264,7 +261,6 @@ impl Blocks {
         self.block(1, &body)
     }
 
-    /// An enhanced packet block.
     pub(super) fn packet(self, interface: u32, ticks: u64, packet: &[u8]) -> Vec<u8> {
         self.commented(interface, ticks, packet, &[])
     }

@@ -13,7 +13,7 @@ mod watching;
 pub use arguments::{FabricArgs, Topology};
 
 use crate::error::Error;
-use crate::run::parent::{self, ProgramEnd};
+use crate::run::parent;
 use arguments::Command;
 use roce_fabric::{Cluster, ClusterPlan, LATE, Lag};
 use roce_sim::network::{Change, Event, FaultSpec, Link, LinkChange, Network};
@@ -87,14 +87,8 @@ fn start(args: &FabricArgs) -> Result<ExitCode, Error> {
             }
         },
     );
-    match end.map_err(|error| Error::system("start a process", error))? {
-        ProgramEnd::Code(code) => Ok(ExitCode::from(code)),
-        ProgramEnd::Signal(signal) => {
-            parent::die_by_signal(signal);
-            // The shell's convention, in case this process survives the signal.
-            Ok(ExitCode::from(ProgramEnd::code_of_signal(signal)))
-        }
-    }
+    let end = end.map_err(|error| Error::system("start a process", error))?;
+    Ok(end.repeat())
 }
 
 /// The first process in the namespaces of the cluster: the hosts, and the network between them.

@@ -94,7 +94,6 @@ impl Library {
         })
     }
 
-    /// The file itself.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -180,7 +179,6 @@ fn in_or_at(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The default places.
 fn near_this_command() -> Vec<PathBuf> {
     let Some(own) = env::current_exe()
         .ok()

@@ -284,14 +284,7 @@ fn report_end(args: &RunArgs, name: &OsStr, end: ProgramEnd, totals: &Totals) ->
             summary::text(&name, totals, &devices, has_listed),
         );
     }
-    match end {
-        ProgramEnd::Code(code) => ExitCode::from(code),
-        ProgramEnd::Signal(signal) => {
-            parent::die_by_signal(signal);
-            // The shell's convention, in case this process survives the signal.
-            ExitCode::from(ProgramEnd::code_of_signal(signal))
-        }
-    }
+    end.repeat()
 }
 
 /// Tries to enter a user namespace, and prints why if it can't. A process can't leave a namespace

@@ -18,7 +18,7 @@ use nix::unistd::{ForkResult, Pid, fork, pipe2};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +39,16 @@ impl ProgramEnd {
         libc::WIFSIGNALED(status).then(|| Self::Signal(libc::WTERMSIG(status)))
     }
 
-    /// The exit code that shells report for the end by a signal.
-    pub(crate) fn code_of_signal(signal: i32) -> u8 {
-        128_u8.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
+    /// The exit code of this process, which a signal ends as it has ended the program.
+    pub(crate) fn repeat(self) -> ExitCode {
+        match self {
+            Self::Code(code) => ExitCode::from(code),
+            Self::Signal(signal) => {
+                die_by_signal(signal);
+                // The shell's convention, in case this process survives the signal.
+                ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX)))
+            }
+        }
     }
 }
 

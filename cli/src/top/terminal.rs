@@ -16,7 +16,6 @@ const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 /// The event that ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The timeout.
     Tick,
     Resized,
     /// Scroll by this many lines.
@@ -67,7 +66,6 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Columns and rows.
     pub(crate) fn size(&self) -> (usize, usize) {
         let size = terminal_size::terminal_size_of(self.keys.as_fd());
         let (terminal_size::Width(columns), terminal_size::Height(rows)) =

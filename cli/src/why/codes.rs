@@ -40,28 +40,19 @@ impl Meaning {
 
     /// A row of the list.
     pub(super) fn row(&self) -> String {
-        let Self {
-            why_code,
-            reported_by,
-            meaning,
-            ..
-        } = self;
-        format!("{why_code:#x}  {reported_by:<24}  {meaning}\n")
+        format!(
+            "{:#x}  {:<24}  {}\n",
+            self.why_code, self.reported_by, self.meaning
+        )
     }
 
     /// The whole, as text.
     pub(super) fn text(&self) -> String {
-        let Self {
-            why_code,
-            reported_by,
-            meaning,
-            advice,
-        } = self;
-        let mut text = format!("{why_code:#x}: {meaning}\n");
-        if !reported_by.is_empty() {
-            text.push_str(&format!("  reported by {reported_by}\n"));
+        let mut text = format!("{:#x}: {}\n", self.why_code, self.meaning);
+        if !self.reported_by.is_empty() {
+            text.push_str(&format!("  reported by {}\n", self.reported_by));
         }
-        for (number, line) in advice.iter().enumerate() {
+        for (number, line) in self.advice.iter().enumerate() {
             let label = if number == 0 { "do" } else { "" };
             text.push_str(&format!("  {label:<11} {line}\n"));
         }

@@ -27,18 +27,15 @@ pub(super) struct FailedQp {
 
 impl FailedQp {
     pub(super) fn text(&self) -> String {
-        let Self {
-            device,
-            qpn,
-            service,
-            why,
-            meaning,
-            events,
-            ..
-        } = self;
-        let mut text = format!("QP {qpn:#08x} of {device}, {service}: {why}\n");
-        text.push_str(&meaning.as_ref().map_or_else(String::new, Meaning::text));
-        for (number, event) in events.iter().enumerate() {
+        let (qpn, device, service) = (self.qpn, &self.device, &self.service);
+        let mut text = format!("QP {qpn:#08x} of {device}, {service}: {}\n", self.why);
+        text.push_str(
+            &self
+                .meaning
+                .as_ref()
+                .map_or_else(String::new, Meaning::text),
+        );
+        for (number, event) in self.events.iter().enumerate() {
             let label = if number == 0 { "events" } else { "" };
             text.push_str(&format!("  {label:<11} {event}\n"));
         }

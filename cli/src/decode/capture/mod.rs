@@ -41,7 +41,6 @@ pub(super) struct Record<'a> {
     pub(super) wire_len: u32,
     /// The bytes that were captured.
     pub(super) data: &'a [u8],
-    /// The comments in the file.
     pub(super) comments: Comments<'a>,
 }
 
@@ -60,7 +59,6 @@ enum Format {
     Pcapng(pcapng::Section),
 }
 
-/// Byte order of a file or section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endian {
     Little,

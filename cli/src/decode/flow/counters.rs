@@ -74,17 +74,14 @@ impl NakKind {
 /// that violate the rules of their opcode.
 #[derive(Clone, Debug, Default)]
 pub(in crate::decode) struct Counters {
-    /// Transport packets.
     pub(in crate::decode) packets: u64,
     /// Bytes of the frames that carried them.
     pub(in crate::decode) wire_bytes: u64,
-    /// Wrong ICRCs.
     pub(in crate::decode) icrc_bad: u64,
     /// Packets not captured completely, so that the ICRC could not be checked.
     pub(in crate::decode) cut: u64,
     /// Packets that violate the rules of their opcode.
     pub(in crate::decode) malformed: u64,
-    /// Congestion notifications.
     pub(in crate::decode) cnps: u64,
     /// Packets that a switch marked as having experienced congestion.
     pub(in crate::decode) ecn_ce: u64,

@@ -15,12 +15,10 @@ mod tests;
 
 use CellAlignment::{Left, Right};
 use comfy_table::{CellAlignment, Table, presets};
-pub(super) use json::JsonSummary;
 
 use super::cm::Kind;
 use super::flow::{Message, NakKind};
 
-/// The contents of the summary.
 #[derive(Debug)]
 pub(super) struct Summary<'a> {
     pub(super) totals: &'a Totals,

@@ -14,7 +14,6 @@ use std::time::Duration;
 /// The most rows of a table.
 const ROWS: usize = 64;
 
-/// The whole page.
 pub(super) fn page(
     title: &str,
     report: &Report<'_>,

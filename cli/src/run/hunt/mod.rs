@@ -266,9 +266,10 @@ impl Hunt<'_> {
                 let run = self.run_with(faults, report.limit)?;
                 Ok(self.failure(run.outcome).is_some())
             };
-            let smallest = Shrinker::new(fails, report.limit).shrink(&plan)?;
+            let shrinker = Shrinker::new(fails, report.limit);
+            let smallest = shrinker.shrink(&plan, |faults| self.again.run(faults))?;
             bar.finish_and_clear();
-            report.smallest = Some(smallest.reported(&self.again));
+            report.smallest = Some(smallest);
         }
         Ok(())
     }

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// With an exit code.
     Code(u8),
     Signal(Signal),
     /// Not within this time.

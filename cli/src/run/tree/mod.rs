@@ -24,14 +24,12 @@ pub(crate) struct Tree {
     entries: Vec<(PathBuf, Node)>,
 }
 
-/// An entry of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Node {
     /// A folder, which may be empty.
     Folder,
     /// A file with this text.
     File(String),
-    /// A symbolic link.
     Link(PathBuf),
 }
 

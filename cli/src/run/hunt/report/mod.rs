@@ -52,11 +52,9 @@ pub(super) struct RunReport {
     pub(super) outcome: Outcome,
     pub(super) time: Duration,
     pub(super) faults: String,
-    /// If it failed.
     pub(super) failure: Option<Failure>,
 }
 
-/// A run that failed.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     /// In a few words.
@@ -107,7 +105,6 @@ impl Report {
         numbered.filter_map(|(run, number)| Some((number, run, run.failure.as_ref()?)))
     }
 
-    /// The number of failed runs.
     pub(super) fn failures(&self) -> usize {
         self.failed().count()
     }
