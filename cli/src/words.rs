@@ -7,7 +7,7 @@ pub(crate) const WIDTH: usize = 100;
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     match count {
         1 => format!("1 {noun}"),
-        _ if noun.ends_with(['s', 'h']) => format!("{count} {noun}es"),
+        _ if noun.ends_with('s') || noun.ends_with("ch") => format!("{count} {noun}es"),
         _ => format!("{count} {noun}s"),
     }
 }
