@@ -47,9 +47,6 @@ impl Ring {
     }
 
     /// Starts the next file, and removes the oldest if there are too many.
-    ///
-    /// # Errors
-    /// If only one file is allowed, or the next can't be created.
     pub(crate) fn next(&mut self) -> io::Result<Output> {
         if self.limits.files <= 1 {
             return Err(io::Error::other(self.limit_message()));

@@ -62,62 +62,25 @@ pub fn main() -> ExitCode {
     if let Err(code) = check_environment(&command) {
         return code;
     }
-    let result = match command {
-        Command::Run(args) => match run::run(&args) {
-            Ok(code) => Ok(code),
-            Err(error) => {
-                say("roce run", &error);
-                Ok(ExitCode::from(error.exit_code()))
-            }
-        },
-        Command::Why(args) => match why::run(&args) {
-            Ok(code) => Ok(code),
-            Err(error) => {
-                say("roce why", &error);
-                Ok(ExitCode::from(error.exit_code()))
-            }
-        },
-        Command::Env(args) => match environment::run(&args) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) => {
-                say("roce env", &error);
-                Ok(ExitCode::from(error.exit_code()))
-            }
-        },
-        Command::Perf(args) => match perf::run(&args) {
-            Ok(code) => Ok(code),
-            Err(error) => {
-                say("roce perf", &error);
-                Ok(ExitCode::from(error.exit_code()))
-            }
-        },
-        Command::Devices(args) => devices::run(&args)
-            .map(|()| ExitCode::SUCCESS)
-            .map_err(|e| e.to_string()),
-        Command::Doctor(args) => doctor::run(&args).map_err(|e| e.to_string()),
-        Command::Decode(args) => decode::run(&args).map_err(|e| e.to_string()),
-        Command::Top(args) => match top::run(&args) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) => {
-                say("roce top", &error);
-                Ok(ExitCode::from(1))
-            }
-        },
-        Command::Variables(args) => variables::run(&args)
-            .map(|()| ExitCode::SUCCESS)
-            .map_err(|e| e.to_string()),
-        Command::Sim(args) => sim::run_command(&args).map_err(|e| e.to_string()),
-        Command::Fabric(args) => match fabric::run(&args) {
-            Ok(code) => Ok(code),
-            Err(error) => {
-                say("roce fabric", &error);
-                Ok(ExitCode::from(error.exit_code()))
-            }
-        },
+    let (name, result) = match command {
+        Command::Run(args) => ("roce run", run::run(&args)),
+        Command::Why(args) => ("roce why", why::run(&args)),
+        Command::Env(args) => ("roce env", environment::run(&args)),
+        Command::Perf(args) => ("roce perf", perf::run(&args)),
+        Command::Devices(args) => ("roce", devices::run(&args)),
+        Command::Doctor(args) => ("roce", doctor::run(&args)),
+        Command::Decode(args) => ("roce", decode::run(&args)),
+        Command::Top(args) => ("roce top", top::run(&args)),
+        Command::Variables(args) => ("roce", variables::run(&args)),
+        Command::Sim(args) => ("roce", sim::run_command(&args)),
+        Command::Fabric(args) => ("roce fabric", fabric::run(&args)),
     };
-    result.unwrap_or_else(|error| {
-        say("roce", &error);
-        ExitCode::from(1)
+    result.unwrap_or_else(|error| match error.reader_has_gone() {
+        true => ExitCode::SUCCESS,
+        false => {
+            say(name, &error);
+            ExitCode::from(error.exit_code())
+        }
     })
 }
 

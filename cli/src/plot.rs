@@ -33,33 +33,35 @@ const KEY_WIDTH: u32 = 250;
 const KEY_LINE: i32 = 17;
 
 /// A picture of `size` pixels with one chart.
-///
-/// # Errors
-/// If it can't be drawn.
 pub(crate) fn picture(
     size: (u32, u32),
     axes: &Axes<'_>,
     lines: &[(String, Points)],
     key: Key,
 ) -> Result<String, String> {
+    draw(size, |area| chart(area, axes, lines, key))
+}
+
+/// A picture of `size` pixels.
+pub(crate) fn draw(
+    size: (u32, u32),
+    draw: impl FnOnce(&Area<'_>) -> Result<(), Box<dyn Error>>,
+) -> Result<String, String> {
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         let draw = || {
             area.fill(&WHITE)?;
-            chart(&area, axes, lines, key)?;
+            draw(&area)?;
             area.present()?;
             Ok(())
         };
-        draw().map_err(|error: Box<dyn Error>| error.to_string())?;
+        draw().map_err(|error: Box<dyn Error>| format!("can't draw: {error}"))?;
     }
     Ok(svg)
 }
 
 /// Draws a chart.
-///
-/// # Errors
-/// If it can't be drawn.
 pub(crate) fn chart(
     area: &Area<'_>,
     axes: &Axes<'_>,

@@ -1,15 +1,13 @@
 //! The environment variables: `roce variables`, which lists them, and their validation.
 
+use crate::error::Error;
 use crate::run::Settings;
+use crate::words::wrapped;
 use roce_trust::output::{self, say};
 use roce_verbs::device::OpenError;
 use roce_verbs::observation::Capture;
 use roce_verbs::settings::{VARIABLES, environment_capture, environment_faults};
-use std::fmt::Write as _;
-use std::io;
-
-/// Columns of the list.
-const WIDTH: usize = 100;
+use std::process::ExitCode;
 
 /// The column where descriptions begin.
 const INDENT: usize = 38;
@@ -23,11 +21,9 @@ type Wrong = Vec<String>;
 pub(crate) struct VariablesArgs {}
 
 /// Prints the variables.
-///
-/// # Errors
-/// If standard output can't be written.
-pub(crate) fn run(_: &VariablesArgs) -> io::Result<()> {
-    output::print(format_args!("{}\n", text()))
+pub(crate) fn run(_: &VariablesArgs) -> Result<ExitCode, Error> {
+    output::print_line(text())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The variables that users set, with their values and meanings.
@@ -38,20 +34,12 @@ fn text() -> String {
             continue;
         }
         let name = format!("  {}={}", variable.name, variable.values);
-        let mut line = format!("{name:<INDENT$}");
+        let mut start = format!("{name:<INDENT$}");
         if name.len() >= INDENT {
-            let _ = writeln!(text, "{name}");
-            line = " ".repeat(INDENT);
+            text += &format!("{name}\n");
+            start = " ".repeat(INDENT);
         }
-        for word in variable.meaning.split(' ') {
-            if line.len() + word.len() > WIDTH {
-                let _ = writeln!(text, "{}", line.trim_end());
-                line = " ".repeat(INDENT);
-            }
-            line.push_str(word);
-            line.push(' ');
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
+        text += &wrapped(&start, variable.meaning, INDENT);
     }
     text.push_str(
         "\nAn empty value counts as unset. Other variables that begin with ROCE_ raise a warning.\n\
@@ -111,6 +99,7 @@ pub(crate) fn begin_capture() -> Result<(), Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::WIDTH;
 
     #[test]
     fn the_list_names_every_variable_that_users_set_and_is_not_wider_than_help() {

@@ -72,10 +72,7 @@ fn outer_address(pid: u32) -> io::Result<UnixAddr> {
 /// # Errors
 /// If the system has no more sockets, or another user has the name.
 pub fn door() -> io::Result<OwnedFd> {
-    let listener = new_socket()?;
-    bind(listener.as_raw_fd(), &outer_address(std::process::id())?)?;
-    listen_on(&listener, Backlog::MAXCONN)?;
-    Ok(listener)
+    listen_at(&outer_address(std::process::id())?)
 }
 
 /// The fabrics that programs outside can ask, by the process IDs of the commands that started them.
@@ -111,8 +108,12 @@ fn new_socket() -> io::Result<OwnedFd> {
 
 /// Listens in the network namespace of this thread.
 pub(crate) fn listen() -> io::Result<OwnedFd> {
+    listen_at(&address()?)
+}
+
+fn listen_at(address: &UnixAddr) -> io::Result<OwnedFd> {
     let listener = new_socket()?;
-    bind(listener.as_raw_fd(), &address()?)?;
+    bind(listener.as_raw_fd(), address)?;
     listen_on(&listener, Backlog::MAXCONN)?;
     Ok(listener)
 }

@@ -94,9 +94,6 @@ impl Emulator {
     }
 
     /// Waits until there is something to do, at most until `wakes` is readable, and does it.
-    ///
-    /// # Errors
-    /// If the system can't wait.
     pub(crate) fn turn(&mut self, wakes: &impl AsFd) -> io::Result<Turn> {
         self.handle_events();
         let mut woken = false;

@@ -136,9 +136,6 @@ pub const HOST_FILE: &str = "/dev/shm/fabric-hosts";
 
 impl Host {
     /// Makes a host.
-    ///
-    /// # Errors
-    /// If the system does not allow something.
     pub(crate) fn start(plan: HostPlan, reaper: Reaper) -> Result<Self, FabricError> {
         let (ready, is_ready) = channel();
         let (jobs, queue) = channel();

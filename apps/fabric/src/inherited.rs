@@ -32,9 +32,6 @@ pub(crate) struct Inherited {
 impl Inherited {
     /// Blocks the signals that [`forward`] waits for, and allows as many descriptors as the system
     /// does: each host and each request needs some. To be called before there are other threads.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub(crate) fn take() -> io::Result<Self> {
         let forwarded: SigSet = FORWARDED.into_iter().collect();
         let mut blocked = SigSet::empty();

@@ -29,9 +29,6 @@ struct Shared {
 
 impl Reaper {
     /// A thread of this one's waits for the ends of processes as long as this process lives.
-    ///
-    /// # Errors
-    /// If the system has no more threads.
     pub(crate) fn start() -> io::Result<Self> {
         let reaper = Self::default();
         let of_thread = reaper.clone();

@@ -6,15 +6,14 @@ use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getegid, geteuid};
-use roce_trust::inner_id;
-use std::fs;
+use roce_trust::map_ids;
 use std::io;
 use std::path::Path;
 
 /// Leaves the namespaces of this process for new ones. Its next child is the first process of the
 /// new PID namespace: when that child ends, all others in it are killed. Without privilege, this
 /// process also enters a user namespace, in which user and group have the same IDs as outside; but
-/// see [`inner_id`].
+/// see [`map_ids`].
 ///
 /// # Errors
 /// If the system does not allow it. The process must have no other threads.
@@ -45,15 +44,8 @@ fn enter_as_user(own: CloneFlags) -> Result<(), FabricError> {
             error,
         )
     })?;
-    let map = || {
-        fs::write("/proc/self/setgroups", "deny")?;
-        fs::write(
-            "/proc/self/uid_map",
-            format!("{} {user} 1", inner_id(user.as_raw())),
-        )?;
-        fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
-    };
-    map().map_err(|error| FabricError::new("map the user into a user namespace", error))
+    map_ids(user.as_raw(), group.as_raw())
+        .map_err(|error| FabricError::new("map the user into a user namespace", error))
 }
 
 /// Shows the processes of this PID namespace in `/proc`. A container may not allow it: then `/proc`

@@ -8,6 +8,8 @@
 //!
 //! Memory use is bounded, whatever the file contains, and no file makes it panic: see [`decode`].
 
+use crate::error::Error;
+use crate::words::parse_number;
 use nix::sys::signal::{SigSet, Signal};
 use roce_trust::output::{Stdout, say};
 use std::fs::File;
@@ -23,6 +25,7 @@ mod cm;
 mod flow;
 mod gso;
 mod json;
+mod kinds;
 mod link;
 mod packet;
 mod progress;
@@ -41,10 +44,9 @@ pub use capture::CaptureError;
 
 use capture::{Capture, Record};
 use flow::{FlowTable, MAX_FLOWS};
-use json::{JsonFile, JsonOther, JsonPacket};
 use packet::{Decoder, NotRoce, RocePacket};
 use refused::Requests;
-use summary::{JsonSummary, Summary};
+use summary::Summary;
 use text::Lines;
 use totals::Totals;
 
@@ -104,12 +106,7 @@ pub struct DecodeArgs {
 
 /// Parses a queue pair number in the users' syntax.
 fn parse_qpn(text: &str) -> Result<u32, String> {
-    let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
-        Some(hex) => (hex, 16),
-        None => (text, 10),
-    };
-    u32::from_str_radix(digits, radix)
-        .ok()
+    parse_number(text)
         .filter(|&qpn| qpn <= 0xff_ffff)
         .ok_or_else(|| "expected 0 to 16777215, or 0x0 to 0xffffff".into())
 }
@@ -119,7 +116,7 @@ fn parse_qpn(text: &str) -> Result<u32, String> {
 ///
 /// # Errors
 /// If standard output can't be written. A closed pipe is not an error.
-pub fn run(args: &DecodeArgs) -> io::Result<ExitCode> {
+pub(crate) fn run(args: &DecodeArgs) -> Result<ExitCode, Error> {
     let mut code = ExitCode::SUCCESS;
     for (index, path) in args.files.iter().enumerate() {
         let name = path.display();
@@ -205,7 +202,7 @@ fn print_one(
     if args.files.len() > 1 {
         let name = path.to_string_lossy();
         match (args.json, index) {
-            (true, _) => json::write_line(&JsonFile::new(&name), &mut out)?,
+            (true, _) => json::write_line(&json::file(&name), &mut out)?,
             (false, 0) => writeln!(out, "{}:", name.escape_debug())?,
             (false, _) => writeln!(out, "\n{}:", name.escape_debug())?,
         }
@@ -317,7 +314,7 @@ impl<'a, W: Write> Session<'a, W> {
         match (self.args.summary, self.args.json) {
             (true, _) => Ok(()),
             (false, true) => {
-                let value = JsonPacket::new(packet, refused);
+                let value = json::packet(packet, refused.as_ref());
                 json::write_line(&value, &mut self.out)
             }
             (false, false) => self.lines.packet(packet, refused.as_ref(), &mut self.out),
@@ -330,7 +327,7 @@ impl<'a, W: Write> Session<'a, W> {
         match (self.args.other, self.args.json) {
             (false, _) => Ok(()),
             (true, true) => {
-                let value = JsonOther::new(number, record, other);
+                let value = json::other(number, record, other);
                 json::write_line(&value, &mut self.out)
             }
             (true, false) => self.lines.other(number, record, other, &mut self.out),
@@ -354,7 +351,7 @@ impl<'a, W: Write> Session<'a, W> {
             shown: self.args.flows,
         };
         if self.args.json {
-            json::write_line(&JsonSummary::from(&summary), &mut self.out)?;
+            json::write_line(&summary, &mut self.out)?;
         } else {
             if self.totals.packets > 0 && !self.args.summary {
                 writeln!(self.out)?;

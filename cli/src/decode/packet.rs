@@ -31,7 +31,6 @@ pub(super) struct RocePacket {
     pub(super) frame_len: usize,
     /// The headers in front of the transport packet.
     pub(super) envelope: Envelope,
-    /// Which segment of a super-packet it is, if it is one.
     pub(super) segment: Option<Segment>,
     /// The base transport header, if it could be read.
     pub(super) bth: Option<Bth>,
@@ -45,7 +44,6 @@ pub(super) struct RocePacket {
     pub(super) icrc: Icrc,
     /// Why the packet violates the rules of its opcode.
     pub(super) error: Option<ParseError>,
-    /// The comments in the file.
     pub(super) comments: Vec<String>,
 }
 
@@ -64,7 +62,6 @@ pub(super) struct Envelope {
     pub(super) ip_id: Option<u16>,
     /// VLANs, the outer one first.
     pub(super) vlans: [Option<u16>; 2],
-    /// The encapsulations of the frame.
     pub(super) tunnel: Tunnel,
 }
 
@@ -78,9 +75,7 @@ pub(super) struct Segment {
 /// The verdict on a packet's invariant CRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Icrc {
-    /// It is right.
     Ok(u32),
-    /// It is wrong.
     Bad(IcrcMismatch),
     /// The packet was not captured completely.
     Cut,

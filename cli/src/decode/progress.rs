@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 /// The size from which a file is large, in bytes: decoding takes a second or so.
 const LARGE: u64 = 128 << 20;
@@ -14,10 +14,6 @@ pub(super) fn bar(file_len: u64, prints_packets: bool) -> ProgressBar {
     if file_len < LARGE || mixes || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(file_len);
     let template = "{bytes}/{total_bytes} [{wide_bar}] {bytes_per_sec}, {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar
+    crate::progress::bar(file_len, template)
 }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::net::IpAddr;
 
 use roce_wire::{AtomicEth, Opcode, Operation, Psn, Qpn, Reth, Syndrome, Transport};
-use serde::Serialize;
 
 use super::flow::NakKind;
 use super::packet::{Icrc, RocePacket};
+use crate::object::{Object, hex64};
 
 /// The pairs of sender and receiver whose requests are kept. The pair that came first goes first.
 const MAX_PAIRS: usize = 256;
@@ -16,7 +16,6 @@ const MAX_PAIRS: usize = 256;
 /// The last requests that are kept of each pair of hosts.
 const MAX_REQUESTS: usize = 1024;
 
-/// A request in the capture.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     number: u64,
@@ -37,19 +36,17 @@ pub(super) struct Requests {
 }
 
 /// A request that a NAK refuses, or asks for again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     /// The number of its record.
     number: u64,
     opcode_name: &'static str,
-    #[serde(flatten)]
     memory: Option<Memory>,
-    #[serde(skip)]
     verb: &'static str,
 }
 
 /// The remote memory that it uses.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Memory {
     va: String,
     rkey: u32,
@@ -140,7 +137,7 @@ fn memory(requests: &VecDeque<Request>, at: usize) -> Option<Memory> {
     let request = &requests[at];
     if let Some(atomic) = request.atomic {
         return Some(Memory {
-            va: format!("{:#018x}", atomic.va),
+            va: hex64(atomic.va),
             rkey: atomic.rkey,
             length: 8,
             offset: 0,
@@ -152,7 +149,7 @@ fn memory(requests: &VecDeque<Request>, at: usize) -> Option<Memory> {
         _ => request.reth?.dma_len,
     };
     let of_reth = |reth: Reth, offset: u32| Memory {
-        va: format!("{:#018x}", reth.va),
+        va: hex64(reth.va),
         rkey: reth.rkey,
         length: reth.dma_len,
         offset,
@@ -175,16 +172,33 @@ fn memory(requests: &VecDeque<Request>, at: usize) -> Option<Memory> {
     (first.opcode.operation() == Operation::Write).then(|| of_reth(reth, offset))
 }
 
+impl Refused {
+    pub(super) fn json(&self) -> Object {
+        let object = Object::default()
+            .with("number", self.number)
+            .with("opcode_name", self.opcode_name);
+        let Some(memory) = &self.memory else {
+            return object;
+        };
+        object
+            .with("va", memory.va.as_str())
+            .with("rkey", memory.rkey)
+            .with("length", memory.length)
+            .with("offset", memory.offset)
+            .with("bytes", memory.bytes)
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            number,
-            opcode_name,
-            memory,
-            verb,
-        } = self;
-        write!(f, "{verb} packet {number}, {opcode_name}")?;
-        let Some(memory) = memory else { return Ok(()) };
+        write!(
+            f,
+            "{} packet {}, {}",
+            self.verb, self.number, self.opcode_name
+        )?;
+        let Some(memory) = &self.memory else {
+            return Ok(());
+        };
         let Memory {
             va,
             rkey,

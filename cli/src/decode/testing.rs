@@ -157,7 +157,6 @@ fn time(i: usize) -> Duration {
     START + STEP * u32::try_from(i).unwrap()
 }
 
-/// Byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Little,
@@ -226,12 +225,10 @@ pub(super) fn usual_pcap(packets: &[Vec<u8>]) -> Vec<u8> {
     pcap(Order::Little, false, 1, packets)
 }
 
-/// Blocks of pcapng.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks(pub(super) Order);
 
 impl Blocks {
-    /// Any block.
     pub(super) fn block(self, kind: u32, body: &[u8]) -> Vec<u8> {
         let len = self.0.u32((12 + body.len().next_multiple_of(4)) as u32);
         let mut block = self.0.u32(kind).to_vec();
@@ -242,7 +239,6 @@ impl Blocks {
         block
     }
 
-    /// A section header.
     pub(super) fn section(self) -> Vec<u8> {
         let mut body = self.0.u32(0x1a2b_3c4d).to_vec();
         body.extend(self.0.u16(1));
@@ -265,7 +261,6 @@ impl Blocks {
         self.block(1, &body)
     }
 
-    /// An enhanced packet block.
     pub(super) fn packet(self, interface: u32, ticks: u64, packet: &[u8]) -> Vec<u8> {
         self.commented(interface, ticks, packet, &[])
     }

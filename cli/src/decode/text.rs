@@ -9,6 +9,7 @@ use super::capture::{Record, Seconds, Timestamp};
 use super::flow::NakKind;
 use super::packet::{Envelope, Icrc, NotRoce, RocePacket};
 use super::refused::Refused;
+use crate::quote::printable;
 
 /// The longest name of an opcode, in characters.
 const OPCODE_WIDTH: usize = 34;
@@ -231,13 +232,7 @@ fn details(packet: &RocePacket, refused: Option<&Refused>, line: &mut String) {
 /// terminal.
 fn comments(texts: &[String], line: &mut String) {
     for text in texts {
-        push!(line, "  # ");
-        for character in text.chars() {
-            match character.is_control() {
-                true => push!(line, "{}", character.escape_default()),
-                false => line.push(character),
-            }
-        }
+        push!(line, "  # {}", printable(text));
     }
 }
 

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use super::capture::Timestamp;
 use super::packet::{Icrc, NotRoce, RocePacket};
 
-/// Counters of a capture.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals {
-    /// Records in the file.
     pub(super) records: u64,
     /// Bytes of the packets in them, on the wire.
     pub(super) wire_bytes: u64,
@@ -18,11 +16,8 @@ pub(super) struct Totals {
     pub(super) super_packets: u64,
     /// RoCE packets by their ICRC.
     pub(super) icrc_ok: u64,
-    /// See [`Icrc::Bad`].
     pub(super) icrc_bad: u64,
-    /// See [`Icrc::Cut`].
     pub(super) icrc_cut: u64,
-    /// See [`Icrc::Missing`].
     pub(super) icrc_missing: u64,
     /// RoCE packets in a tunnel, by its encapsulations.
     pub(super) tunnels: BTreeMap<String, u64>,
@@ -30,11 +25,8 @@ pub(super) struct Totals {
     pub(super) malformed: u64,
     /// RoCE packets that the filters reject.
     pub(super) filtered: u64,
-    /// Records that are not RoCE packets.
     pub(super) other: NotRoceCounts,
-    /// The first record's time.
     pub(super) first: Option<Timestamp>,
-    /// The last record's time.
     pub(super) last: Option<Timestamp>,
 }
 
@@ -52,7 +44,6 @@ pub(super) struct NotRoceCounts {
 }
 
 impl NotRoceCounts {
-    /// Counts a record.
     pub(super) fn count(&mut self, other: &NotRoce) {
         match other {
             NotRoce::Foreign(_) => self.foreign += 1,
@@ -67,7 +58,6 @@ impl NotRoceCounts {
         }
     }
 
-    /// The total.
     pub(super) fn sum(&self) -> u64 {
         let lost = self.fragment + self.malformed + self.cut + self.link_type;
         self.foreign + self.extensions + lost
@@ -75,7 +65,6 @@ impl NotRoceCounts {
 }
 
 impl Totals {
-    /// Counts a record.
     pub(super) fn count_record(&mut self, time: Option<Timestamp>, wire_len: u32) {
         self.records += 1;
         self.wire_bytes += u64::from(wire_len);
@@ -90,7 +79,6 @@ impl Totals {
         }
     }
 
-    /// Counts a RoCE packet.
     pub(super) fn count(&mut self, packet: &RocePacket) {
         self.packets += 1;
         self.count_tunnel(packet);

@@ -46,10 +46,8 @@ const PORTS_VXLAN: [u16; 2] = [4789, 8472];
 const PORT_GENEVE: u16 = 6081;
 const PORT_MPLS: u16 = 6635;
 
-/// An encapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Encapsulation {
-    /// Its usual name.
     pub(super) name: &'static str,
     /// The number that tells several of its kind apart: a session, a network or a key.
     id: Option<u32>,
@@ -84,9 +82,7 @@ impl Tunnel {
 /// The kind of header that follows another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// An Ethernet header.
     Ethernet,
-    /// The protocol with this EtherType.
     EtherType(u16),
     /// The protocol with this number of IP.
     Protocol(u8),
@@ -95,7 +91,6 @@ pub(super) enum Next {
 /// A RoCE frame inside of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inner {
-    /// Where it begins.
     pub(super) at: usize,
     /// Its first header: [`Next::Ethernet`] or [`Next::EtherType`].
     pub(super) begins_with: Next,

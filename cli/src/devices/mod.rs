@@ -3,13 +3,11 @@
 
 mod report;
 
-use std::fmt;
-use std::io::{self, Write};
-
+use crate::error::Error;
 use report::Report;
 use roce_trust::output::{self, Stdout};
-use roce_verbs::device::OpenError;
 use roce_verbs::settings::environment_datapath;
+use std::process::ExitCode;
 
 /// Arguments of `roce devices`.
 #[derive(Clone, Debug, clap::Args)]
@@ -24,50 +22,17 @@ pub struct DevicesArgs {
     pub json: bool,
 }
 
-/// Why the list could not be made or printed.
-#[non_exhaustive]
-pub enum DevicesError {
-    /// The environment is malformed.
-    Environment(OpenError),
-    /// The system can't list the interfaces.
-    Open(OpenError),
-    /// Writing to stdout failed.
-    Print(io::Error),
-}
-
-impl fmt::Display for DevicesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Environment(error) | Self::Open(error) => error.fmt(f),
-            Self::Print(error) => error.fmt(f),
-        }
-    }
-}
-
-impl fmt::Debug for DevicesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for DevicesError {}
-
 /// Prints the devices.
 ///
 /// # Errors
 /// If stdout can't be written, the environment is malformed, or the system can't list the interfaces.
-pub fn run(args: &DevicesArgs) -> Result<(), DevicesError> {
-    let options = environment_datapath().map_err(DevicesError::Environment)?;
-    let report = Report::of_this_machine(&options).map_err(DevicesError::Open)?;
-    let mut out = Stdout::lock();
-    let printed = if args.json {
-        serde_json::to_string_pretty(&report)
-            .map_err(io::Error::from)
-            .and_then(|text| writeln!(out, "{text}"))
-    } else {
-        report.write(&mut out, args.verbose)
-    };
-    output::unless_reader_has_gone(printed.and_then(|()| out.flush()))
-        .map(|_| ())
-        .map_err(DevicesError::Print)
+pub fn run(args: &DevicesArgs) -> Result<ExitCode, Error> {
+    let report = Report::of_this_machine(&environment_datapath()?)?;
+    match args.json {
+        true => output::print_line(serde_json::to_string_pretty(&report)?)?,
+        false => {
+            _ = output::unless_reader_has_gone(report.write(&mut Stdout::lock(), args.verbose))?
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! What the dynamic loader would load for a program (ld.so(8)), and where it would find it.
 
-use super::elf::Image;
 use super::machine::Machine;
+use crate::elf::Image;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 

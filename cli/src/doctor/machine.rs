@@ -2,20 +2,16 @@
 //! make up all of it.
 
 use crate::quote::printable;
-use crate::run::{Library, PROBE};
+use crate::run::{Library, MARK, probe_namespace};
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// The limit for a text file, in bytes, which no file of /proc or /sys reaches.
 const MAX_TEXT: u64 = 4 << 20;
-
-/// A string in this stack's library that no other libibverbs contains.
-const MARK: &[u8] = b"ROCE_DATAPATH";
 
 /// The machine as a program that is started now would see it.
 #[derive(Debug)]
@@ -48,15 +44,14 @@ pub(super) enum DeviceView {
 }
 
 impl Machine {
-    /// This machine.
     pub(super) fn here(library: Option<&Path>) -> Self {
         let found = Library::find(library);
         let device_view = match probe_namespace() {
-            None => DeviceView::Namespace,
-            Some(why) if found.as_ref().is_ok_and(|found| found.preload().is_ok()) => {
-                DeviceView::Preloaded(why)
+            Ok(()) => DeviceView::Namespace,
+            Err(why) if found.as_ref().is_ok_and(|found| found.preload().is_ok()) => {
+                DeviceView::Preloaded(why.to_string())
             }
-            Some(why) => {
+            Err(why) => {
                 DeviceView::Unavailable(format!("{why}, and libroce_preload.so is not there"))
             }
         };
@@ -140,19 +135,4 @@ impl Machine {
     pub(super) fn first_device(&self) -> Option<&str> {
         self.devices.first().map(String::as_str)
     }
-}
-
-/// Tries `roce run`'s namespaces in another process: a process can't leave a namespace it entered.
-fn probe_namespace() -> Option<String> {
-    let own = env::current_exe().ok()?;
-    let output = Command::new(own)
-        .arg(PROBE)
-        .stdin(Stdio::null())
-        .output()
-        .ok()?;
-    (!output.status.success()).then(|| {
-        let text = String::from_utf8_lossy(&output.stderr);
-        let text = text.trim();
-        text.strip_prefix("roce: ").unwrap_or(text).to_owned()
-    })
 }

@@ -6,21 +6,20 @@
 //! ```
 
 mod checks;
-mod elf;
 mod finding;
 mod loader;
 mod machine;
 mod python;
 mod report;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use finding::{Finding, Status};
 
+use crate::error::Error;
 use checks::Context;
 use clap::Args;
 use machine::Machine;
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -56,7 +55,7 @@ pub struct DoctorArgs {
 ///
 /// # Errors
 /// If stdout can't be written.
-pub fn run(args: &DoctorArgs) -> io::Result<ExitCode> {
+pub fn run(args: &DoctorArgs) -> Result<ExitCode, Error> {
     let machine = Machine::here(args.library.as_deref());
     let findings = examine(&machine, &args.programs);
     report::print(&findings, args.json)?;

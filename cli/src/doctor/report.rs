@@ -1,13 +1,11 @@
 //! Findings as a table, or as JSON.
 
 use super::finding::{Finding, Status};
+use crate::words::{counted, wrapped};
 use roce_trust::output;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io;
-
-/// Width of the table, in columns.
-const WIDTH: usize = 100;
 
 /// The whole report. docs/run.md is the schema.
 #[derive(Serialize)]
@@ -22,7 +20,6 @@ pub(super) fn worst(findings: &[Finding]) -> Status {
     statuses.max().unwrap_or(Status::Ok)
 }
 
-/// Prints it.
 pub(super) fn print(findings: &[Finding], json: bool) -> io::Result<()> {
     let text = if json {
         let report = Report {
@@ -43,38 +40,21 @@ fn text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
         let label = finding.status.label();
-        let mut line = format!("{label:<7}  {:<width$} ", finding.check);
-        let indent = " ".repeat(7 + 2 + width + 2);
-        for word in finding.what.split(' ') {
-            let is_full = line.chars().count() + 1 + word.chars().count() > WIDTH;
-            if is_full && !line.trim().is_empty() {
-                let _ = writeln!(text, "{}", line.trim_end());
-                line = " ".repeat(indent.len() - 1);
-            }
-            line.push(' ');
-            line.push_str(word);
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
+        let indent = 7 + 2 + width + 2;
+        let start = format!("{label:<7}  {:<width$}  ", finding.check);
+        text += &wrapped(&start, &finding.what, indent);
         if let Some(remedy) = &finding.remedy {
-            let _ = writeln!(text, "{indent}    {remedy}");
+            let _ = writeln!(text, "{:indent$}    {remedy}", "");
         }
     }
-    let count = |status| findings.iter().filter(|f| f.status == status).count();
-    let (failures, warnings) = (count(Status::Failure), count(Status::Warning));
+    let count = |status| findings.iter().filter(|f| f.status == status).count() as u64;
+    let failures = counted(count(Status::Failure), "failure");
     let _ = writeln!(
         text,
-        "\n{}, {}",
-        plural(failures, "failure"),
-        plural(warnings, "warning")
+        "\n{failures}, {}",
+        counted(count(Status::Warning), "warning")
     );
     text
-}
-
-fn plural(count: usize, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        _ => format!("{count} {noun}s"),
-    }
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ impl FakeMachine {
 }
 
 /// An ELF file: its headers, and a dynamic section with these entries.
-pub(super) fn elf(needed: &[&str], rpath: Option<&str>, runpath: Option<&str>) -> Vec<u8> {
+pub(crate) fn elf(needed: &[&str], rpath: Option<&str>, runpath: Option<&str>) -> Vec<u8> {
     const HEADERS: u64 = 64 + 3 * 56;
     let mut strings = vec![0];
     let mut dynamic: Vec<(u64, u64)> = Vec::new();
@@ -105,8 +105,9 @@ pub(super) fn elf(needed: &[&str], rpath: Option<&str>, runpath: Option<&str>) -
     let end = strings_at + strings.len() as u64;
     let mut file = b"\x7fELF\x02\x01\x01".to_vec();
     file.resize(16, 0);
-    // A shared object of x86-64, whose program headers are behind this one.
-    file.extend([3, 0, 62, 0, 1, 0, 0, 0]);
+    // A shared object, whose program headers are behind this one.
+    let [low, high] = crate::elf::MACHINE.to_le_bytes();
+    file.extend([3, 0, low, high, 1, 0, 0, 0]);
     for word in [0, 64, 0] {
         file.extend(u64::to_le_bytes(word));
     }

@@ -1,7 +1,8 @@
 //! The folder that `roce env --write` creates: links to the library, and the files that `roce run`
 //! would show in `/sys` and `/dev`.
 
-use crate::run::{DeviceFiles, Library, RunError};
+use crate::error::Error;
+use crate::run::{DeviceFiles, Library};
 use roce_trust::{OwnUser, files};
 use std::fs;
 use std::io;
@@ -22,12 +23,12 @@ pub(super) fn write(
     folder: &Path,
     library: &Library,
     device_files: &DeviceFiles,
-) -> Result<PathBuf, RunError> {
-    let failed = |error| RunError::system(format!("write to {}", folder.display()), error);
+) -> Result<PathBuf, Error> {
+    let failed = |error| Error::system(format_args!("write to {}", folder.display()), error);
     let folder = files::create_folders(folder).map_err(failed)?;
     let (user, owner) = (OwnUser::now(), fs::metadata(&folder).map_err(failed)?.uid());
     if !user.is(owner) {
-        return Err(RunError::Usage(format!(
+        return Err(Error::usage(format_args!(
             "{} belongs to {}, who could replace the library in it: name a new folder",
             folder.display(),
             user.describe(owner)
@@ -36,7 +37,7 @@ pub(super) fn write(
     let is_ours = folder.join(MARK).is_file();
     let mut entries = fs::read_dir(&folder).map_err(failed)?;
     if !is_ours && entries.next().is_some() {
-        return Err(RunError::Usage(format!(
+        return Err(Error::usage(format_args!(
             "{} holds something else: name a new folder, or an empty one",
             folder.display()
         )));

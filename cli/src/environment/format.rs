@@ -1,7 +1,8 @@
 //! Variables in the syntax of each language that can set them.
 
 use super::Format;
-use crate::run::{RunError, prepend};
+use crate::error::Error;
+use crate::run::prepend;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::env;
@@ -51,11 +52,11 @@ impl Variable {
     }
 
     /// The value. It must be text without line breaks, which some languages can't express.
-    fn text(&self) -> Result<&str, RunError> {
+    fn text(&self) -> Result<&str, Error> {
         let text = self.value.to_str();
         let text = text.filter(|text| !text.contains(['\n', '\r', '\0']));
         text.ok_or_else(|| {
-            RunError::Usage(format!(
+            Error::usage(format_args!(
                 "{} would be {:?}, which can't be printed as a variable: use names of one line",
                 self.name, self.value
             ))
@@ -63,7 +64,7 @@ impl Variable {
     }
 
     /// The value, followed by the variable's value in this process's environment.
-    fn merged(&self) -> Result<String, RunError> {
+    fn merged(&self) -> Result<String, Error> {
         let before = env::var_os(self.name).filter(|_| self.prepended);
         let folder = PathBuf::from(self.text()?);
         Ok(match before {
@@ -80,7 +81,7 @@ impl Environment {
     ///
     /// # Errors
     /// If the language can't express a value.
-    pub(super) fn text(&self, format: Format) -> Result<String, RunError> {
+    pub(super) fn text(&self, format: Format) -> Result<String, Error> {
         if format == Format::Json {
             return self.json();
         }
@@ -112,7 +113,7 @@ impl Environment {
         Ok(text)
     }
 
-    fn json(&self) -> Result<String, RunError> {
+    fn json(&self) -> Result<String, Error> {
         let mut variables = BTreeMap::new();
         for variable in &self.variables {
             variables.insert(variable.name, variable.merged()?);
@@ -122,9 +123,7 @@ impl Environment {
             library: self.library.to_string_lossy().into_owned(),
             devices: &self.devices,
         };
-        let text = serde_json::to_string_pretty(&json);
-        text.map(|text| text + "\n")
-            .map_err(|error| RunError::system("can't print", error))
+        Ok(serde_json::to_string_pretty(&json)? + "\n")
     }
 }
 

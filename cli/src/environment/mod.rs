@@ -3,13 +3,15 @@
 mod export;
 mod format;
 
-use crate::run::{DeviceFiles, Library, RunError, Settings, fits_in_search_path};
+use crate::error::Error;
+use crate::run::{DeviceFiles, Library, Settings, fits_in_search_path, no_links};
 use clap::{Args, ValueEnum};
 use roce_trust::output;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use format::{Environment, Variable};
 
@@ -63,11 +65,12 @@ pub struct EnvArgs {
 ///
 /// # Errors
 /// If the library is missing, an argument is wrong, or a file can't be written.
-pub fn run(args: &EnvArgs) -> Result<(), RunError> {
+pub fn run(args: &EnvArgs) -> Result<ExitCode, Error> {
     let environment = environment(args)?;
     let format = if args.json { Format::Json } else { args.format };
     let text = environment.text(format)?;
-    output::print(format_args!("{text}")).map_err(RunError::Print)
+    output::print(format_args!("{text}"))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The folder of the library in an image that is made as docs/run.md says.
@@ -78,10 +81,8 @@ const LINKS: &str = "roce-links";
 
 /// Makes links to a library that is not in a folder under its right name, as in a build tree. They
 /// are in a folder beside it.
-fn folder_with_links(library: &Library) -> Result<PathBuf, RunError> {
-    let no_links = || RunError::NoLinks {
-        library: library.path().to_owned(),
-    };
+fn folder_with_links(library: &Library) -> Result<PathBuf, Error> {
+    let no_links = || no_links(library.path());
     let folder = library.path().parent().ok_or_else(no_links)?.join(LINKS);
     match fs::create_dir(&folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(no_links()),
@@ -95,7 +96,7 @@ fn folder_with_links(library: &Library) -> Result<PathBuf, RunError> {
     Ok(folder)
 }
 
-fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
+fn environment(args: &EnvArgs) -> Result<Environment, Error> {
     let chosen = args.settings.variables()?;
     let found = Library::find(args.settings.library.as_deref());
     // An image has a library of its own. Where this machine's is installed, its folder is that of
@@ -130,7 +131,7 @@ fn environment(args: &EnvArgs) -> Result<Environment, RunError> {
         },
     };
     if !fits_in_search_path(&links) {
-        return Err(RunError::Usage(format!(
+        return Err(Error::usage(format_args!(
             "the loader can't search {}: colons, semicolons and $ have a meaning in search paths; \
              use a folder without them",
             links.display()
@@ -150,7 +151,7 @@ fn variables(
     libraries: Variable,
     sysfs: Option<PathBuf>,
     chosen: Vec<(&'static str, OsString)>,
-) -> Result<Vec<Variable>, RunError> {
+) -> Result<Vec<Variable>, Error> {
     let sysfs = sysfs.map(|folder| Variable::new("SYSFS_PATH", folder.into_os_string()));
     let others = chosen.into_iter().chain(args.settings.frameworks()?);
     let others = others.map(|(name, value)| Variable::new(name, value));

@@ -1,6 +1,6 @@
 //! `roce fabric ssh`, `do` and `top`: what programs ask of a fabric that runs.
 
-use super::error::FabricCommandError;
+use crate::error::Error;
 use clap::Args;
 use roce_fabric::{Answer, Request, ask};
 use roce_trust::output;
@@ -71,29 +71,22 @@ struct Which {
 }
 
 impl Which {
-    fn ask(&self, what: &str, request: &Request) -> Result<Answer, FabricCommandError> {
-        let system = |source| FabricCommandError::System {
-            what: what.to_owned(),
-            source,
-        };
-        match ask(self.pid, request).map_err(system)? {
-            Answer::Failed(why) => Err(system(io::Error::other(why))),
+    fn ask(&self, what: &str, request: &Request) -> Result<Answer, Error> {
+        match ask(self.pid, request).map_err(|error| Error::system(what, error))? {
+            Answer::Failed(why) => Err(Error::system(what, why)),
             answer => Ok(answer),
         }
     }
 }
 
-pub(super) fn ssh(args: &SshArgs) -> Result<ExitCode, FabricCommandError> {
+pub(super) fn ssh(args: &SshArgs) -> Result<ExitCode, Error> {
     let what = format!("run a command on {}", args.host);
     let words = match &args.words[..] {
         [] => vec!["sh".to_owned()],
         // As with ssh, so that quoted words become several.
         words => vec!["sh".to_owned(), "-c".to_owned(), words.join(" ")],
     };
-    let folder = env::current_dir().map_err(|source| FabricCommandError::System {
-        what: what.clone(),
-        source,
-    })?;
+    let folder = env::current_dir().map_err(|error| Error::system(&what, error))?;
     let request = Request::Run {
         host: args.host.clone(),
         words,
@@ -105,7 +98,7 @@ pub(super) fn ssh(args: &SshArgs) -> Result<ExitCode, FabricCommandError> {
     }
 }
 
-pub(super) fn change(args: &DoArgs) -> Result<ExitCode, FabricCommandError> {
+pub(super) fn change(args: &DoArgs) -> Result<ExitCode, Error> {
     let text = args.words.join(" ");
     args.which
         .ask("change the fabric", &Request::Change { text })?;
@@ -115,7 +108,7 @@ pub(super) fn change(args: &DoArgs) -> Result<ExitCode, FabricCommandError> {
 /// Clears the screen, and goes to its first line.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
-pub(super) fn top(args: &TopArgs) -> Result<ExitCode, FabricCommandError> {
+pub(super) fn top(args: &TopArgs) -> Result<ExitCode, Error> {
     let live = !args.once && io::stdout().is_terminal();
     loop {
         let what = "read the state of the fabric";
@@ -123,14 +116,7 @@ pub(super) fn top(args: &TopArgs) -> Result<ExitCode, FabricCommandError> {
             let clear = if live { CLEAR } else { "" };
             // Not through `out`, which makes it harmless. An error comes again with the text.
             let _ = io::stdout().write_all(clear.as_bytes());
-            let printed = output::print_stream(format_args!("{text}"));
-            let printed = output::unless_reader_has_gone(printed).map_err(|source| {
-                let what = "show it".to_owned();
-                FabricCommandError::System { what, source }
-            })?;
-            if !printed {
-                return Ok(ExitCode::SUCCESS);
-            }
+            output::print_stream(format_args!("{text}"))?;
         }
         if !live {
             return Ok(ExitCode::SUCCESS);

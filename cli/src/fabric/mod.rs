@@ -3,7 +3,6 @@
 mod arguments;
 mod ask;
 mod capture;
-mod error;
 mod names;
 mod report;
 #[cfg(test)]
@@ -12,10 +11,9 @@ mod top;
 mod watching;
 
 pub use arguments::{FabricArgs, Topology};
-pub use error::FabricCommandError;
-pub use report::ReportError;
 
-use crate::run::parent::{self, ProgramEnd};
+use crate::error::Error;
+use crate::run::parent;
 use arguments::Command;
 use roce_fabric::{Cluster, ClusterPlan, LATE, Lag};
 use roce_sim::network::{Change, Event, FaultSpec, Link, LinkChange, Network};
@@ -25,7 +23,6 @@ use roce_verbs::observation::watch_processes;
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,10 +30,7 @@ use std::time::Duration;
 use watching::Watching;
 
 /// Makes the cluster and runs the program on its first host; or does what a subcommand says.
-///
-/// # Errors
-/// If an argument is wrong, or the system does not allow something.
-pub fn run(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
+pub fn run(args: &FabricArgs) -> Result<ExitCode, Error> {
     match &args.command {
         Some(Command::Ssh(args)) => ask::ssh(args),
         Some(Command::Do(args)) => ask::change(args),
@@ -45,22 +39,19 @@ pub fn run(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
     }
 }
 
-fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
-    let system = |what: &str, source| FabricCommandError::System {
-        what: what.to_owned(),
-        source,
-    };
+fn start(args: &FabricArgs) -> Result<ExitCode, Error> {
     let seed = match args.seed {
         Some(seed) => seed,
-        None => getrandom::u64().map_err(|error| system("draw a seed", io::Error::other(error)))?,
+        None => getrandom::u64().map_err(|error| Error::system("draw a seed", error))?,
     };
     let network = args.network.network(seed, args.mtu)?;
     let random = args.network.troubles > 0 || has_chance(&network);
     if args.seed.is_none() && random {
         report(format_args!("seed {seed}"));
     }
-    let roce = env::current_exe().map_err(|error| system("find this program", error))?;
-    let folder = env::current_dir().map_err(|error| system("find the current folder", error))?;
+    let roce = env::current_exe().map_err(|error| Error::system("find this program", error))?;
+    let folder =
+        env::current_dir().map_err(|error| Error::system("find the current folder", error))?;
     let agent = format!("{} fabric ssh", roce.display());
     let plan = ClusterPlan {
         network,
@@ -81,8 +72,8 @@ fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
     }
     // In the namespaces of the cluster, it could not be told whose folders and links these are.
     let made = args.watch.report.as_deref().map(|folder| {
-        let failed = |error| FabricCommandError::Report(ReportError::Io(folder.to_owned(), error));
-        files::create_folders(folder).map_err(failed)
+        files::create_folders(folder)
+            .map_err(|error| Error::write(folder, &error).with_exit_code(125))
     });
     let report_folder = made.transpose()?;
     let report_folder = report_folder.as_deref();
@@ -96,14 +87,8 @@ fn start(args: &FabricArgs) -> Result<ExitCode, FabricCommandError> {
             }
         },
     );
-    match end.map_err(|error| system("start a process", error))? {
-        ProgramEnd::Code(code) => Ok(ExitCode::from(code)),
-        ProgramEnd::Signal(signal) => {
-            parent::die_by_signal(signal);
-            // The shell's convention, in case this process survives the signal.
-            Ok(ExitCode::from(ProgramEnd::code_of_signal(signal)))
-        }
-    }
+    let end = end.map_err(|error| Error::system("start a process", error))?;
+    Ok(end.repeat())
 }
 
 /// The first process in the namespaces of the cluster: the hosts, and the network between them.
@@ -113,21 +98,21 @@ fn serve(
     door: Option<OwnedFd>,
     folder: &Path,
     report_folder: Option<&Path>,
-) -> Result<u8, FabricCommandError> {
+) -> Result<u8, Error> {
     let network = plan.network.clone();
     let mut cluster = Cluster::start(plan, door)?;
     let words = match &args.program[..] {
         [] => vec![env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())],
         words => words.to_vec(),
     };
-    let mut watching = Watching::new(&args.watch, &network, cluster.fabric())
-        .map_err(FabricCommandError::Usage)?;
+    let mut watching =
+        Watching::new(&args.watch, &network, cluster.fabric()).map_err(Error::usage)?;
     let code = cluster.run(0, &words, folder, &mut watching)?;
     report_lag(cluster.lag(), args.verbose);
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     watching
         .report(report_folder, &words.join(" "))
-        .map_err(FabricCommandError::Report)?;
+        .map_err(|error| error.with_exit_code(125))?;
     Ok(code)
 }
 

@@ -29,7 +29,6 @@ impl Names {
         names
     }
 
-    /// Names a node.
     pub(crate) fn set(&mut self, node: impl Into<NodeId>, name: impl Into<String>) {
         self.nodes.insert(node.into(), name.into());
     }
@@ -39,7 +38,6 @@ impl Names {
         self.addresses.insert(address, host);
     }
 
-    /// The name of a node.
     pub(crate) fn node(&self, node: NodeId) -> String {
         match (self.nodes.get(&node), node) {
             (Some(name), _) => name.clone(),

@@ -8,7 +8,7 @@
 //! ```
 
 use super::names::Names;
-use crate::top::format::{plain, short, time};
+use crate::top::format::{per_second, plain, short, time};
 use crate::top::screen::{Line, Screen, Style};
 use roce_sim::fabric::{DropReason, Fabric, NodeId, Port};
 use roce_sim::record::PortTotals;
@@ -58,12 +58,7 @@ impl Activity {
     }
 
     fn per_second(&self, count: u64) -> f64 {
-        let seconds = self.totals.time.as_secs_f64();
-        if seconds > 0.0 {
-            count as f64 / seconds
-        } else {
-            0.0
-        }
+        per_second(count as f64, self.totals.time.as_secs_f64())
     }
 
     /// The most frequent reason for drops.
@@ -120,7 +115,6 @@ fn title(before: &Snapshot, now: &Snapshot, hosts: usize, ports: &[Activity]) ->
     Line::new(Style::Title, text)
 }
 
-/// The rates of a host.
 #[derive(Clone, Copy, Default)]
 struct HostRates {
     out_bits_per_sec: f64,
@@ -150,12 +144,8 @@ fn hosts(ports: &[Activity]) -> BTreeMap<NodeId, HostRates> {
 }
 
 fn paused(activity: &Activity) -> f64 {
-    let seconds = activity.totals.time.as_secs_f64();
-    if seconds > 0.0 {
-        activity.totals.paused.as_secs_f64() / seconds
-    } else {
-        0.0
-    }
+    let PortTotals { paused, time, .. } = activity.totals;
+    per_second(paused.as_secs_f64(), time.as_secs_f64())
 }
 
 /// A number that needs attention unless it is 0.

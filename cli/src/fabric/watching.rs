@@ -4,8 +4,9 @@
 use super::arguments::WatchArgs;
 use super::capture::FrameCapture;
 use super::names::Names;
-use super::report::{self, ReportError};
+use super::report;
 use super::top::{Snapshot, draw};
+use crate::error::Error;
 use roce_capture::Capture;
 use roce_fabric::Observer;
 use roce_sim::fabric::{Fabric, Port, SeenPackets};
@@ -40,9 +41,6 @@ pub(super) struct Watching {
 
 impl Watching {
     /// Begins to watch.
-    ///
-    /// # Errors
-    /// If the capture can't be created.
     pub(super) fn new(
         args: &WatchArgs,
         network: &Network,
@@ -74,10 +72,7 @@ impl Watching {
     }
 
     /// Writes the report, if there is to be one.
-    ///
-    /// # Errors
-    /// If a file can't be written.
-    pub(super) fn report(&self, folder: Option<&Path>, title: &str) -> Result<(), ReportError> {
+    pub(super) fn report(&self, folder: Option<&Path>, title: &str) -> Result<(), Error> {
         match (folder, &self.recorder) {
             (Some(folder), Some(recorder)) => {
                 report::write(folder, title, recorder, &self.names, &self.events)

@@ -1,7 +1,7 @@
 //! Arguments, and their limits.
 
-use super::error::PerfError;
 use super::op::Op;
+use crate::error::Error;
 use clap::Args;
 use std::net::IpAddr;
 
@@ -123,41 +123,33 @@ impl PerfArgs {
     }
 
     /// Checks the constraints that clap can't.
-    pub(super) fn check(&self) -> Result<(), PerfError> {
-        let usage = |message: String| Err(PerfError::Usage(message));
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let usage = |message: String| Err(Error::usage(message));
         if self.server && self.address.is_none() {
             return usage("--server needs the address to serve at, such as 10.0.0.1".into());
         }
-        if let Some(size) = self
+        let sizes = self
             .size
             .iter()
-            .find(|size| !(1..=MAX_SIZE).contains(*size))
-        {
-            return usage(format!(
-                "--size is {size}, but must be 1 to {MAX_SIZE} bytes"
-            ));
-        }
-        if !(1..=1024).contains(&self.depth) {
-            return usage(format!("--depth is {}, but must be 1 to 1024", self.depth));
+            .map(|size| ("size", *size as u64, MAX_SIZE as u64, " bytes"));
+        let iterations = self.iterations.unwrap_or(1).into();
+        let others = [
+            ("depth", self.depth as u64, 1024, ""),
+            ("duration", self.duration, 600_000, " ms"),
+            ("iterations", iterations, 100_000_000, ""),
+        ];
+        for (name, value, most, unit) in sizes.chain(others) {
+            if !(1..=most).contains(&value) {
+                return usage(format!(
+                    "--{name} is {value}, but must be 1 to {most}{unit}"
+                ));
+            }
         }
         let most = self.depth.min(BATCH);
         if !(1..=most).contains(&(self.signal_every as usize)) {
             return usage(format!(
                 "--signal-every is {}, but must be 1 to {most}, with --depth {}",
                 self.signal_every, self.depth
-            ));
-        }
-        if !(1..=600_000).contains(&self.duration) {
-            return usage(format!(
-                "--duration is {}, but must be 1 to 600000 ms",
-                self.duration
-            ));
-        }
-        if let Some(iterations) = self.iterations
-            && !(1..=100_000_000).contains(&iterations)
-        {
-            return usage(format!(
-                "--iterations is {iterations}, but must be 1 to 100000000"
             ));
         }
         if let Some(mtu) = self.mtu

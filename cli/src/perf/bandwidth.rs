@@ -1,11 +1,11 @@
 //! Bandwidth and message rate: some messages are always outstanding.
 
-use super::PerfError;
 use super::args::BATCH;
 use super::control::Phase;
 use super::end::{End, check};
 use super::op::Op;
 use super::pattern;
+use crate::error::Error;
 use roce_verbs::completion::WcOpcode;
 use roce_verbs::{RemoteAddr, SendOp, SendRequest};
 use std::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ pub(super) fn client(
     phase: Phase,
     remote: RemoteAddr,
     stop_after: StopAfter,
-) -> Result<Measured, PerfError> {
+) -> Result<Measured, Error> {
     let mut run = Run {
         end,
         phase,
@@ -83,7 +83,7 @@ pub(super) fn client(
 
 impl Run<'_> {
     /// Posts `count` requests, or as many as fit in a batch.
-    fn post(&mut self, count: usize, last: Option<u64>) -> Result<(), PerfError> {
+    fn post(&mut self, count: usize, last: Option<u64>) -> Result<(), Error> {
         let count = count.min(BATCH);
         let mut requests = Vec::with_capacity(count);
         for i in 0..count {
@@ -141,7 +141,7 @@ impl Run<'_> {
 
     /// Takes completions: at least one, then all that are available. Each also completes the
     /// unsignaled requests before it.
-    fn reap(&mut self) -> Result<(), PerfError> {
+    fn reap(&mut self) -> Result<(), Error> {
         if self.posted == self.completed {
             return Ok(());
         }
@@ -149,7 +149,7 @@ impl Run<'_> {
         loop {
             let missed = (self.completed..completion.wr_id).find(|&number| self.signals(number));
             if completion.wr_id < self.completed || missed.is_some() {
-                return Err(self.wrong(format!(
+                return Err(self.phase.mismatch(format_args!(
                     "request {} completed where {} was due",
                     completion.wr_id,
                     missed.unwrap_or(self.completed)
@@ -170,7 +170,7 @@ impl Run<'_> {
     }
 
     /// Checks that an atomic has fetched the number of atomics before it.
-    fn check_fetched(&self) -> Result<(), PerfError> {
+    fn check_fetched(&self) -> Result<(), Error> {
         if !self.phase.op.is_atomic() {
             return Ok(());
         }
@@ -183,21 +183,15 @@ impl Run<'_> {
         if found == self.completed {
             return Ok(());
         }
-        Err(self.wrong(format!("atomic {} fetched {found}", self.completed)))
-    }
-
-    fn wrong(&self, what: String) -> PerfError {
-        PerfError::Mismatch {
-            op: self.phase.op,
-            size: self.phase.size,
-            what,
-        }
+        Err(self
+            .phase
+            .mismatch(format_args!("atomic {} fetched {found}", self.completed)))
     }
 }
 
 /// Runs the server's side of SEND: a receive for each message, until the last. The other operations
 /// need no work by the server.
-pub(super) fn serve_sends(end: &End, phase: Phase) -> Result<(), PerfError> {
+pub(super) fn serve_sends(end: &End, phase: Phase) -> Result<(), Error> {
     loop {
         let completion = end.next()?;
         if completion.opcode != WcOpcode::Recv {

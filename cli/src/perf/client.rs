@@ -8,9 +8,10 @@ use super::end::{End, PEER_TIMEOUT};
 use super::latency::{self, Latencies};
 use super::network::Network;
 use super::op::Op;
+use super::pattern;
 use super::report::{self, Parameters, Report, Row};
-use super::{PerfError, pattern};
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::error::Error;
+use crate::progress::bar;
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
@@ -39,14 +40,14 @@ pub(super) fn run(
     host: &str,
     port: u16,
     bind: Option<IpAddr>,
-) -> Result<Report, PerfError> {
+) -> Result<Report, Error> {
     let server = resolve(host, port)?;
     if server.ip().is_loopback() && is_loopback_down() {
         let what = format!(
             "the loopback interface, which has {}, is down: `ip link set lo up` (as root) brings it up",
             server.ip()
         );
-        return Err(PerfError::Device(what));
+        return Err(Error::new(what));
     }
     let stream = TcpStream::connect_timeout(&server, PEER_TIMEOUT)
         .map_err(|error| no_answer(server, &error))?;
@@ -66,7 +67,7 @@ fn is_loopback_down() -> bool {
 }
 
 /// What to do about a server that does not answer.
-fn no_answer(server: SocketAddr, error: &std::io::Error) -> PerfError {
+fn no_answer(server: SocketAddr, error: &std::io::Error) -> Error {
     use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
     let host = server.ip();
     let advice = match error.kind() {
@@ -82,24 +83,24 @@ fn no_answer(server: SocketAddr, error: &std::io::Error) -> PerfError {
             server.port()
         ),
     };
-    PerfError::Peer(format!("no answer from {server}: {error}. {advice}"))
+    Error::new(format_args!("no answer from {server}: {error}. {advice}"))
 }
 
 /// The first address of a name.
-fn resolve(host: &str, port: u16) -> Result<SocketAddr, PerfError> {
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, Error> {
     let found = (host, port).to_socket_addrs().map_err(|e| {
-        PerfError::Peer(format!(
+        Error::new(format_args!(
             "{host:?} is neither an address nor a known name: {e}"
         ))
     })?;
     found
         .into_iter()
         .next()
-        .ok_or_else(|| PerfError::Peer(format!("{host:?} has no address")))
+        .ok_or_else(|| Error::new(format_args!("{host:?} has no address")))
 }
 
 /// The local address that packets to `server` are sent from.
-fn route_to(server: SocketAddr) -> Result<IpAddr, PerfError> {
+fn route_to(server: SocketAddr) -> Result<IpAddr, Error> {
     let any: SocketAddr = if server.is_ipv4() {
         (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
     } else {
@@ -110,7 +111,7 @@ fn route_to(server: SocketAddr) -> Result<IpAddr, PerfError> {
         socket.connect(server)?;
         socket.local_addr()
     };
-    let local = probe().map_err(|e| PerfError::Device(format!("no route to {server}: {e}")))?;
+    let local = probe().map_err(|e| Error::new(format_args!("no route to {server}: {e}")))?;
     Ok(local.ip())
 }
 
@@ -125,7 +126,7 @@ struct Client {
 }
 
 impl Client {
-    fn connect(args: &PerfArgs, local: IpAddr, stream: TcpStream) -> Result<Self, PerfError> {
+    fn connect(args: &PerfArgs, local: IpAddr, stream: TcpStream) -> Result<Self, Error> {
         let mut control = Control::new(stream, 3 * PEER_TIMEOUT)?;
         let largest = args.sizes().into_iter().max().unwrap_or(8).max(8);
         let buffer_len = (2 * pattern::stride(largest)).max(BUFFER);
@@ -133,7 +134,7 @@ impl Client {
         control.send(&end.hello()?)?;
         let peer: Hello = control.expect()?;
         if peer.version != VERSION {
-            return Err(PerfError::Peer(format!(
+            return Err(Error::new(format_args!(
                 "the server has version {}, this is {VERSION}",
                 peer.version
             )));
@@ -141,7 +142,7 @@ impl Client {
         if let Some(asked) = args.mtu
             && peer.path_mtu < asked
         {
-            return Err(PerfError::Usage(format!(
+            return Err(Error::usage(format_args!(
                 "--mtu is {asked}, but the server's link, or its own --mtu, allows {}: use --mtu {} \
                  or less, or raise the MTU of its interface",
                 peer.path_mtu, peer.path_mtu
@@ -162,7 +163,7 @@ impl Client {
         })
     }
 
-    fn measure_all(&mut self, args: &PerfArgs) -> Result<Report, PerfError> {
+    fn measure_all(&mut self, args: &PerfArgs) -> Result<Report, Error> {
         let mut cases = Vec::new();
         for op in args.ops() {
             let sizes = if op.is_atomic() {
@@ -172,10 +173,7 @@ impl Client {
             };
             cases.extend(sizes.into_iter().map(|size| (op, size)));
         }
-        let progress = ProgressBar::new(cases.len() as u64);
-        if let Ok(style) = ProgressStyle::with_template("{msg:<20} {wide_bar} {pos}/{len}") {
-            progress.set_style(style);
-        }
+        let progress = bar(cases.len() as u64, "{msg:<20} {wide_bar} {pos}/{len}");
         let mut rows = Vec::new();
         let parameters = Parameters {
             local: self.local.to_string(),
@@ -209,7 +207,7 @@ impl Client {
     }
 
     /// Measures one line of the table.
-    fn measure(&mut self, args: &PerfArgs, op: Op, size: usize) -> Result<Row, PerfError> {
+    fn measure(&mut self, args: &PerfArgs, op: Op, size: usize) -> Result<Row, Error> {
         let slots = args
             .depth
             .min(self.end.region.len() / pattern::stride(size))
@@ -246,7 +244,7 @@ impl Client {
 
     /// Measures latency: first a few round trips, to estimate how many more fit in the time. On a
     /// busy machine, one round trip can take many time slices.
-    fn latency(&mut self, args: &PerfArgs, phase: Phase) -> Result<Latencies, PerfError> {
+    fn latency(&mut self, args: &PerfArgs, phase: Phase) -> Result<Latencies, Error> {
         let wanted = args.iterations.unwrap_or(ROUND_TRIPS);
         let mut batch = args.iterations.unwrap_or(FIRST_ROUND_TRIPS);
         let start = Instant::now();
@@ -281,11 +279,7 @@ impl Client {
     }
 
     /// Runs a bandwidth phase. Returns the result and the number of bytes compared.
-    fn bandwidth(
-        &mut self,
-        phase: Phase,
-        stop_after: StopAfter,
-    ) -> Result<(Measured, u64), PerfError> {
+    fn bandwidth(&mut self, phase: Phase, stop_after: StopAfter) -> Result<(Measured, u64), Error> {
         match phase.op {
             Op::Send | Op::Write => {
                 pattern::write(&self.end.region, phase.seed, phase.slots, phase.size)?;
@@ -309,12 +303,12 @@ impl Client {
             .slots
             .min(usize::try_from(measured.messages).unwrap_or(usize::MAX));
         let here = pattern::verify(&self.end.region, phase.seed, slots, phase.size);
-        let here = here.map_err(|what| wrong(&phase, what))?;
+        let here = here.map_err(|what| phase.mismatch(what))?;
         Ok((measured, here))
     }
 
     /// Prepares both sides for a phase.
-    fn prepare(&mut self, phase: Phase) -> Result<(), PerfError> {
+    fn prepare(&mut self, phase: Phase) -> Result<(), Error> {
         let own = self.end.replace_qp()?;
         self.end.context.hand_over();
         self.control.send(&Request::Prepare(phase, own))?;
@@ -325,7 +319,7 @@ impl Client {
     }
 
     /// Ends a phase. Returns the number of bytes that the server compared.
-    fn finish(&mut self, phase: Phase, messages: u64) -> Result<u64, PerfError> {
+    fn finish(&mut self, phase: Phase, messages: u64) -> Result<u64, Error> {
         // The server may still wait for acknowledgements, which this thread sends no more.
         self.end.context.hand_over();
         self.control.send(&Request::Finish { messages })?;
@@ -354,33 +348,25 @@ fn preemptions() -> u64 {
 }
 
 /// Reports the step reached, and waits for a line on stdin.
-fn wait_for_others(at: &str) -> Result<(), PerfError> {
+fn wait_for_others(at: &str) -> Result<(), Error> {
     // Whoever starts the next step reads it.
     let _ = writeln!(std::io::stderr(), "{at}");
     match std::io::stdin().lines().next() {
         Some(Ok(_)) => Ok(()),
-        _ => Err(PerfError::Usage(
-            "stdin ended before the line that starts the next step".into(),
+        _ => Err(Error::usage(
+            "stdin ended before the line that starts the next step",
         )),
     }
 }
 
-fn draw_seed() -> Result<u64, PerfError> {
-    getrandom::u64().map_err(|e| PerfError::Device(format!("drawing a random seed: {e}")))
+fn draw_seed() -> Result<u64, Error> {
+    getrandom::u64().map_err(|e| Error::new(format_args!("drawing a random seed: {e}")))
 }
 
-fn wrong(phase: &Phase, what: String) -> PerfError {
-    PerfError::Mismatch {
-        op: phase.op,
-        size: phase.size,
-        what,
-    }
-}
-
-fn unexpected(phase: &Phase, reply: Reply) -> PerfError {
+fn unexpected(phase: &Phase, reply: Reply) -> Error {
     match reply {
-        Reply::Wrong { what } => wrong(phase, what),
-        Reply::Failed { what } => PerfError::Peer(format!("the server: {what}")),
-        other => PerfError::Peer(format!("the server answers out of turn: {other:?}")),
+        Reply::Wrong { what } => phase.mismatch(what),
+        Reply::Failed { what } => Error::new(format_args!("the server: {what}")),
+        other => Error::new(format_args!("the server answers out of turn: {other:?}")),
     }
 }

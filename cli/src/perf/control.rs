@@ -1,11 +1,12 @@
 //! The TCP connection between client and server: one JSON value per line.
 
-use super::PerfError;
 use super::op::Op;
+use crate::error::Error;
 use roce_verbs::device::Gid;
 use roce_verbs::{Endpoint, Psn, Qpn, RemoteAddr};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -76,6 +77,16 @@ pub(super) struct Phase {
     pub(super) seed: u64,
 }
 
+impl Phase {
+    /// Wrong data: the position, and the bytes found.
+    pub(super) fn mismatch(&self, what: impl Display) -> Error {
+        let (op, size) = (self.op.label(), self.size);
+        Error::new(format_args!(
+            "{op} of {size} bytes delivered wrong data: {what}"
+        ))
+    }
+}
+
 /// The two kinds of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
@@ -112,7 +123,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn new(stream: TcpStream, timeout: Duration) -> Result<Self, PerfError> {
+    pub(super) fn new(stream: TcpStream, timeout: Duration) -> Result<Self, Error> {
         let set_up = || {
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(timeout))?;
@@ -126,15 +137,15 @@ impl Control {
         })
     }
 
-    pub(super) fn send(&mut self, message: &impl Serialize) -> Result<(), PerfError> {
+    pub(super) fn send(&mut self, message: &impl Serialize) -> Result<(), Error> {
         let mut line =
-            serde_json::to_vec(message).map_err(|e| PerfError::Peer(format!("control: {e}")))?;
+            serde_json::to_vec(message).map_err(|e| Error::new(format_args!("control: {e}")))?;
         line.push(b'\n');
         self.writer.write_all(&line).map_err(|e| lost(&e))
     }
 
     /// The next message; `None` if the peer closed the connection.
-    pub(super) fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>, PerfError> {
+    pub(super) fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Error> {
         let mut line = Vec::new();
         let mut limited = (&mut self.reader).take(MAX_LINE);
         limited.read_until(b'\n', &mut line).map_err(|e| lost(&e))?;
@@ -142,7 +153,7 @@ impl Control {
             return Ok(None);
         }
         let message = serde_json::from_slice(&line).map_err(|e| {
-            PerfError::Peer(format!(
+            Error::new(format_args!(
                 "the peer does not speak the protocol of `roce perf`: {e}"
             ))
         })?;
@@ -150,16 +161,16 @@ impl Control {
     }
 
     /// The next message; its absence is an error.
-    pub(super) fn expect<T: DeserializeOwned>(&mut self) -> Result<T, PerfError> {
+    pub(super) fn expect<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
         self.receive()?
-            .ok_or_else(|| PerfError::Peer("the peer closed the control connection".into()))
+            .ok_or_else(|| Error::new("the peer closed the control connection"))
     }
 }
 
-fn lost(error: &std::io::Error) -> PerfError {
+fn lost(error: &std::io::Error) -> Error {
     use std::io::ErrorKind::{TimedOut, WouldBlock};
     match error.kind() {
-        WouldBlock | TimedOut => PerfError::Peer("the peer has stopped answering".into()),
-        _ => PerfError::Peer(format!("the control connection broke: {error}")),
+        WouldBlock | TimedOut => Error::new("the peer has stopped answering"),
+        _ => Error::new(format_args!("the control connection broke: {error}")),
     }
 }

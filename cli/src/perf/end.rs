@@ -2,7 +2,8 @@
 
 use super::args::PerfArgs;
 use super::control::{Hello, PeerQp, VERSION};
-use super::{PerfError, pattern};
+use super::pattern;
+use crate::error::Error;
 use roce_verbs::device::RoceVersion;
 use roce_verbs::qp::{PathMtu, QpError};
 use roce_verbs::{
@@ -34,7 +35,7 @@ impl End {
         address: IpAddr,
         buffer_len: usize,
         depth: usize,
-    ) -> Result<Self, PerfError> {
+    ) -> Result<Self, Error> {
         let device = Device::with_address(address)?;
         let path_mtu = path_mtu(args.mtu, &device)?;
         let context = device.open()?;
@@ -49,7 +50,7 @@ impl End {
             (Some(index), _) => index,
             (None, Some(entry)) => entry.index,
             (None, None) => {
-                return Err(PerfError::Device(format!(
+                return Err(Error::new(format_args!(
                     "{address} has no GID on its device"
                 )));
             }
@@ -71,7 +72,7 @@ impl End {
     }
 
     /// The first message to the peer.
-    pub(super) fn hello(&self) -> Result<Hello, PerfError> {
+    pub(super) fn hello(&self) -> Result<Hello, Error> {
         let endpoint = self.qp.endpoint(self.gid_index)?;
         let RemoteAddr { addr, rkey } = self.region.remote(0);
         Ok(Hello {
@@ -86,7 +87,7 @@ impl End {
     }
 
     /// Makes a new QP for the next phase, and drops the previous one.
-    pub(super) fn replace_qp(&mut self) -> Result<PeerQp, PerfError> {
+    pub(super) fn replace_qp(&mut self) -> Result<PeerQp, Error> {
         self.qp = create_qp(&self.pd, &self.cq, self.depth)?;
         while self.cq.poll()?.is_some() {}
         let endpoint = self.qp.endpoint(self.gid_index)?;
@@ -97,9 +98,9 @@ impl End {
     }
 
     /// The path MTU: the smaller one of the two sides.
-    pub(super) fn negotiated_mtu(&self, peer: &Hello) -> Result<PathMtu, PerfError> {
+    pub(super) fn negotiated_mtu(&self, peer: &Hello) -> Result<PathMtu, Error> {
         PathMtu::from_bytes(peer.path_mtu.min(self.path_mtu.bytes())).ok_or_else(|| {
-            PerfError::Peer(format!(
+            Error::new(format_args!(
                 "the peer's path MTU of {} is not valid",
                 peer.path_mtu
             ))
@@ -107,7 +108,7 @@ impl End {
     }
 
     /// Connects to the peer's QP.
-    pub(super) fn connect(&self, peer: &Hello, qp: PeerQp) -> Result<(), PerfError> {
+    pub(super) fn connect(&self, peer: &Hello, qp: PeerQp) -> Result<(), Error> {
         let path_mtu = Some(self.negotiated_mtu(peer)?);
         let options = ConnectOptions {
             path_mtu,
@@ -119,7 +120,7 @@ impl End {
     }
 
     /// Posts a receive for message `slot`.
-    pub(super) fn post_recv(&self, slot: usize, size: usize) -> Result<(), PerfError> {
+    pub(super) fn post_recv(&self, slot: usize, size: usize) -> Result<(), Error> {
         let sge = self.region.slice(slot * pattern::stride(size), size)?;
         self.qp.post_recv(&RecvRequest {
             wr_id: slot as u64,
@@ -129,7 +130,7 @@ impl End {
     }
 
     /// Waits for the next completion; it is an error if it failed.
-    pub(super) fn next(&self) -> Result<Completion, PerfError> {
+    pub(super) fn next(&self) -> Result<Completion, Error> {
         match self.cq.poll()? {
             Some(completion) => check(completion),
             None => self.wait(),
@@ -137,7 +138,7 @@ impl End {
     }
 
     #[cold]
-    fn wait(&self) -> Result<Completion, PerfError> {
+    fn wait(&self) -> Result<Completion, Error> {
         let deadline = Instant::now() + PEER_TIMEOUT;
         loop {
             // Read the clock only occasionally.
@@ -154,14 +155,14 @@ impl End {
 }
 
 /// The requested path MTU, or the largest that the link allows.
-fn path_mtu(asked: Option<usize>, device: &Device) -> Result<PathMtu, PerfError> {
+fn path_mtu(asked: Option<usize>, device: &Device) -> Result<PathMtu, Error> {
     let largest = device.active_mtu();
     match asked.and_then(PathMtu::from_bytes) {
         None => Ok(largest),
         Some(mtu) if mtu <= largest => Ok(mtu),
         Some(mtu) => {
             let interface = device.interface();
-            Err(PerfError::Usage(format!(
+            Err(Error::usage(format_args!(
                 "--mtu is {mtu}, but packets of that path MTU do not fit in the {} bytes that \
                  interface {} carries (its MTU): use --mtu {largest} or less, or raise the MTU of \
                  both interfaces",
@@ -171,7 +172,7 @@ fn path_mtu(asked: Option<usize>, device: &Device) -> Result<PathMtu, PerfError>
     }
 }
 
-fn check_gid_index(index: u8, context: &Context) -> Result<(), PerfError> {
+fn check_gid_index(index: u8, context: &Context) -> Result<(), Error> {
     let table = context.gids();
     if table.iter().any(|entry| entry.index == index) {
         return Ok(());
@@ -180,7 +181,7 @@ fn check_gid_index(index: u8, context: &Context) -> Result<(), PerfError> {
         .iter()
         .map(|entry| format!("{} ({}, {})", entry.index, entry.gid, entry.version))
         .collect();
-    Err(PerfError::Usage(format!(
+    Err(Error::usage(format_args!(
         "--gid-index is {index}, but the GID table of {} has no such index; there are: {}",
         context.device().name(),
         known.join(", ")
@@ -205,19 +206,19 @@ fn create_qp(
 }
 
 /// The error for a peer that has sent nothing for [`PEER_TIMEOUT`].
-pub(super) fn peer_silent() -> PerfError {
-    PerfError::Peer(format!(
+pub(super) fn peer_silent() -> Error {
+    Error::new(format_args!(
         "the peer has sent nothing for {} s",
         PEER_TIMEOUT.as_secs()
     ))
 }
 
 /// Returns the completion if it is a success.
-pub(super) fn check(completion: Completion) -> Result<Completion, PerfError> {
+pub(super) fn check(completion: Completion) -> Result<Completion, Error> {
     if completion.status == WcStatus::Success {
         return Ok(completion);
     }
-    Err(PerfError::Peer(format!(
+    Err(Error::new(format_args!(
         "work request {} of QP {:#08x} failed: {}",
         completion.wr_id,
         completion.qpn.get(),

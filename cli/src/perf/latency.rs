@@ -1,9 +1,9 @@
 //! Latency: one message at a time.
 
-use super::PerfError;
 use super::control::Phase;
 use super::end::{End, PEER_TIMEOUT, check, peer_silent};
 use super::op::Op;
+use crate::error::Error;
 use hdrhistogram::Histogram;
 use roce_verbs::completion::WcOpcode;
 use roce_verbs::{Completion, RemoteAddr, SendOp, SendRequest};
@@ -14,17 +14,10 @@ pub(super) type Latencies = Histogram<u64>;
 
 /// Runs the client's side. For SEND and WRITE, measures half of each round trip; for the others,
 /// the whole operation.
-pub(super) fn client(end: &End, phase: Phase, remote: RemoteAddr) -> Result<Latencies, PerfError> {
+pub(super) fn client(end: &End, phase: Phase, remote: RemoteAddr) -> Result<Latencies, Error> {
     let mut latencies = Histogram::new_with_bounds(1, 60_000_000_000, 3)
-        .map_err(|e| PerfError::Device(format!("latency histogram: {e}")))?;
-    let mut echo = Echo {
-        end,
-        phase,
-        remote,
-        posted: 0,
-        completed: 0,
-        received: 0,
-    };
+        .map_err(|e| Error::new(format_args!("latency histogram: {e}")))?;
+    let mut echo = Echo::new(end, phase, remote);
     if phase.op == Op::Send {
         end.post_recv(0, phase.size)?;
     }
@@ -53,15 +46,8 @@ pub(super) fn client(end: &End, phase: Phase, remote: RemoteAddr) -> Result<Late
 }
 
 /// Runs the server's side: answers each message. READ and atomics need no work by the server.
-pub(super) fn serve(end: &End, phase: Phase, remote: RemoteAddr) -> Result<(), PerfError> {
-    let mut echo = Echo {
-        end,
-        phase,
-        remote,
-        posted: 0,
-        completed: 0,
-        received: 0,
-    };
+pub(super) fn serve(end: &End, phase: Phase, remote: RemoteAddr) -> Result<(), Error> {
+    let mut echo = Echo::new(end, phase, remote);
     let warm_up = warm_up(&phase);
     for i in 0..warm_up + phase.iterations {
         echo.receive(i)?;
@@ -91,9 +77,20 @@ fn mark(i: u32) -> u8 {
     (i % 255) as u8 + 1
 }
 
-impl Echo<'_> {
+impl<'a> Echo<'a> {
+    fn new(end: &'a End, phase: Phase, remote: RemoteAddr) -> Self {
+        Self {
+            end,
+            phase,
+            remote,
+            posted: 0,
+            completed: 0,
+            received: 0,
+        }
+    }
+
     /// Sends the message of iteration `i`.
-    fn send(&mut self, i: u32) -> Result<(), PerfError> {
+    fn send(&mut self, i: u32) -> Result<(), Error> {
         let size = self.phase.size;
         // Incoming messages use the first slot, outgoing ones the second.
         let from = super::pattern::stride(size);
@@ -119,7 +116,7 @@ impl Echo<'_> {
     }
 
     /// Waits for the message of iteration `i`.
-    fn receive(&mut self, i: u32) -> Result<(), PerfError> {
+    fn receive(&mut self, i: u32) -> Result<(), Error> {
         match self.phase.op {
             Op::Write => self.poll_memory(mark(i)),
             _ => {
@@ -134,7 +131,7 @@ impl Echo<'_> {
 
     /// Polls the last byte of the buffer. Meanwhile polls the CQ, which drives the NIC, unless
     /// `watch_memory` is set.
-    fn poll_memory(&mut self, mark: u8) -> Result<(), PerfError> {
+    fn poll_memory(&mut self, mark: u8) -> Result<(), Error> {
         let last = self.phase.size - 1;
         let mut deadline = None;
         loop {
@@ -156,7 +153,7 @@ impl Echo<'_> {
     }
 
     /// Performs one fetch.
-    fn fetch(&mut self, i: u32) -> Result<(), PerfError> {
+    fn fetch(&mut self, i: u32) -> Result<(), Error> {
         let op = match self.phase.op {
             Op::Read => SendOp::Read(self.remote),
             Op::Cas => SendOp::CompareSwap {
@@ -178,7 +175,7 @@ impl Echo<'_> {
     }
 
     /// Waits until all sent messages have completed.
-    fn drain(&mut self) -> Result<(), PerfError> {
+    fn drain(&mut self) -> Result<(), Error> {
         while self.completed < self.posted {
             let completion = self.end.next()?;
             self.count_completion(completion);

@@ -1,8 +1,9 @@
 //! Both ends on this machine: a second process of this program is the server.
 
 use super::args::PerfArgs;
+use super::client;
 use super::report::Report;
-use super::{PerfError, client};
+use crate::error::Error;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, Command, Stdio};
@@ -26,15 +27,15 @@ fn addresses() -> (IpAddr, IpAddr) {
 }
 
 /// Starts a server and measures against it.
-pub(super) fn run(args: &PerfArgs) -> Result<Report, PerfError> {
+pub(super) fn run(args: &PerfArgs) -> Result<Report, Error> {
     let (here, there) = addresses();
     let (_server, port) = start(args, there)?;
     client::run(args, &there.to_string(), port, Some(here))
 }
 
 /// Starts the server. Returns its process and its port.
-fn start(args: &PerfArgs, address: IpAddr) -> Result<(Server, u16), PerfError> {
-    let failed = |e: std::io::Error| PerfError::Device(format!("starting a second process: {e}"));
+fn start(args: &PerfArgs, address: IpAddr) -> Result<(Server, u16), Error> {
+    let failed = |e: std::io::Error| Error::new(format_args!("starting a second process: {e}"));
     let program = std::env::current_exe().map_err(failed)?;
     let mut command = Command::new(program);
     command
@@ -58,7 +59,7 @@ fn start(args: &PerfArgs, address: IpAddr) -> Result<(Server, u16), PerfError> {
         .next()
         .and_then(|port| port.parse().ok());
     let port = port.ok_or_else(|| {
-        PerfError::Device(format!(
+        Error::new(format_args!(
             "the second process did not start to serve: {line:?}"
         ))
     })?;

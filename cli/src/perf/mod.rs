@@ -10,7 +10,6 @@ mod client;
 mod control;
 mod datapath;
 mod end;
-mod error;
 mod latency;
 mod local;
 mod network;
@@ -20,28 +19,18 @@ mod report;
 mod server;
 
 pub use args::PerfArgs;
-pub use error::PerfError;
 
-use std::io::ErrorKind;
+use crate::error::Error;
+
 use std::process::ExitCode;
 
 /// Runs the subcommand.
-///
-/// # Errors
-/// If the peer is not reachable, stops answering, or delivers wrong bytes.
-pub fn run(args: &PerfArgs) -> Result<ExitCode, PerfError> {
+pub fn run(args: &PerfArgs) -> Result<ExitCode, Error> {
     args.check()?;
-    let result = match &args.address {
-        _ if args.server => server::run(args),
-        Some(host) => {
-            client::run(args, host, args.port, None).and_then(|report| report::print(args, &report))
-        }
-        None => local::run(args).and_then(|report| report::print(args, &report)),
-    };
-    match result {
-        // Nobody reads what is measured any more.
-        Err(PerfError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => {}
-        result => result?,
+    match &args.address {
+        _ if args.server => server::run(args)?,
+        Some(host) => report::print(args, &client::run(args, host, args.port, None)?)?,
+        None => report::print(args, &local::run(args)?)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! The contents of messages, and their comparison.
 
-use super::PerfError;
+use crate::error::Error;
 use roce_verbs::MemoryRegion;
 use roce_verbs::faults::splitmix64;
 
@@ -26,7 +26,7 @@ pub(super) fn write(
     seed: u64,
     slots: usize,
     size: usize,
-) -> Result<(), PerfError> {
+) -> Result<(), Error> {
     let mut expected = vec![0; size];
     for slot in 0..slots {
         fill(seed, slot, &mut expected);
@@ -36,7 +36,7 @@ pub(super) fn write(
 }
 
 /// Zeroes the buffers of `slots` messages.
-pub(super) fn clear(region: &MemoryRegion, slots: usize, size: usize) -> Result<(), PerfError> {
+pub(super) fn clear(region: &MemoryRegion, slots: usize, size: usize) -> Result<(), Error> {
     let zeros = vec![0; stride(size)];
     (0..slots).try_for_each(|slot| region.write(slot * zeros.len(), &zeros))?;
     Ok(())

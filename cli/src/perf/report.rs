@@ -1,16 +1,15 @@
 //! The results, as a table or as JSON.
 
-use super::PerfError;
 use super::args::PerfArgs;
 use super::bandwidth::Measured;
 use super::datapath::DatapathReport;
 use super::latency::Latencies;
 use super::network::Network;
 use super::op::Op;
+use crate::error::Error;
 use roce_trust::output;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::net::IpAddr;
 
 /// The number of preemptions per second of measuring above which the machine counts as busy.
 const BUSY: f64 = 1500.0;
@@ -105,7 +104,7 @@ pub(super) fn show_row(
     parameters: &Parameters,
     datapath: Option<DatapathReport>,
     row: &Row,
-) -> Result<(), PerfError> {
+) -> Result<(), Error> {
     if args.json {
         return Ok(());
     }
@@ -120,24 +119,17 @@ pub(super) fn show_row(
             line(HEADINGS.map(str::to_owned))
         );
     }
-    text += &line(row.cells());
-    print_line(&text)
-}
-
-/// Prints text and a line feed. A reader behind a pipe sees it at once.
-fn print_line(text: &str) -> Result<(), PerfError> {
-    output::print_stream(format_args!("{text}\n")).map_err(PerfError::Print)
-}
-
-/// Prints a value as JSON.
-fn print_json(value: serde_json::Result<String>) -> Result<(), PerfError> {
-    print_line(&value.map_err(|error| PerfError::Print(error.into()))?)
+    // Without a reader, the measurement ends.
+    Ok(output::print_stream(format_args!(
+        "{text}{}\n",
+        line(row.cells())
+    ))?)
 }
 
 /// Prints the report in the selected format. The table has been printed before, row by row.
-pub(super) fn print(args: &PerfArgs, report: &Report) -> Result<(), PerfError> {
+pub(super) fn print(args: &PerfArgs, report: &Report) -> Result<(), Error> {
     if args.json {
-        return print_json(serde_json::to_string_pretty(report));
+        return Ok(output::print_line(serde_json::to_string_pretty(report)?)?);
     }
     let mut text = format!(
         "every byte compared was right (--seed {})\n{}",
@@ -152,7 +144,7 @@ pub(super) fn print(args: &PerfArgs, report: &Report) -> Result<(), PerfError> {
             report.preemptions
         );
     }
-    print_line(&text)
+    Ok(output::print_line(text)?)
 }
 
 /// One client that a server has served.
@@ -168,19 +160,18 @@ pub(super) struct Served {
 }
 
 /// Prints a line about a client, in the selected format.
-pub(super) fn print_served(args: &PerfArgs, served: &Served) -> Result<(), PerfError> {
+pub(super) fn print_served(args: &PerfArgs, served: &Served) -> Result<(), Error> {
     if args.json {
-        return print_json(serde_json::to_string(served));
+        return Ok(output::print_line(serde_json::to_string(served)?)?);
     }
-    print_line(&format!(
-        "served {} over {}; {}",
-        served.client, served.datapath, served.network
-    ))
-}
-
-/// Prints the address at which a server listens.
-pub(super) fn print_listening(address: IpAddr, port: u16) -> Result<(), PerfError> {
-    print_line(&format!("listening on {address} port {port}"))
+    let Served {
+        client,
+        datapath,
+        network,
+    } = served;
+    Ok(output::print_line(format_args!(
+        "served {client} over {datapath}; {network}"
+    ))?)
 }
 
 /// The table's headings, with the widths of their columns.

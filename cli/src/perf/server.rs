@@ -7,10 +7,10 @@ use super::end::{End, PEER_TIMEOUT};
 use super::network::Network;
 use super::op::Op;
 use super::report::{self, Served};
-use super::{PerfError, bandwidth, latency, pattern};
-use roce_trust::output::say;
+use super::{bandwidth, latency, pattern};
+use crate::error::Error;
+use roce_trust::output::{self, say};
 use roce_verbs::Device;
-use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 
@@ -18,11 +18,11 @@ use std::sync::atomic::Ordering;
 const MAX_BUFFER: usize = 4 * MAX_SIZE;
 
 /// Serves clients, either one or without end.
-pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
+pub(super) fn run(args: &PerfArgs) -> Result<(), Error> {
     let at = listen_at(args.address.as_deref().unwrap_or_default(), args.port)?;
     let address = at.ip();
     let listener = TcpListener::bind(at).map_err(|e| {
-        PerfError::Device(format!(
+        Error::new(format_args!(
             "listening on TCP port {} of {address}: {e}",
             args.port
         ))
@@ -31,15 +31,11 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
         .local_addr()
         .map_or(args.port, |local| local.port());
     // A server goes on without a reader.
-    let gone_is_fine = |printed| match printed {
-        Err(PerfError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        printed => printed,
-    };
-    gone_is_fine(report::print_listening(address, port))?;
+    output::print_line(format_args!("listening on {address} port {port}"))?;
     loop {
         let (stream, client) = listener
             .accept()
-            .map_err(|e| PerfError::Device(format!("accepting a client: {e}")))?;
+            .map_err(|e| Error::new(format_args!("accepting a client: {e}")))?;
         match serve(args, address, stream) {
             // A script that starts a server for one client reads only the first line.
             Ok(_) if args.once && !args.json => {}
@@ -50,7 +46,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
                     datapath,
                     network,
                 };
-                gone_is_fine(report::print_served(args, &served))?;
+                report::print_served(args, &served)?;
             }
             Err(error) if args.once => return Err(error),
             Err(error) => say("roce perf", format_args!("client {client}: {error}")),
@@ -63,9 +59,9 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), PerfError> {
 
 /// The address to serve at. A link-local one needs its interface, which is either named after a `%`
 /// or that of the device with the address.
-fn listen_at(text: &str, port: u16) -> Result<SocketAddr, PerfError> {
+fn listen_at(text: &str, port: u16) -> Result<SocketAddr, Error> {
     let wrong = |why: &str| {
-        PerfError::Usage(format!(
+        Error::usage(format_args!(
             "{text:?} {why}: --server serves at an address of this machine, such as 10.0.0.1, \
              2001:db8::1 or fe80::1%eth0"
         ))
@@ -104,16 +100,16 @@ fn serve(
     args: &PerfArgs,
     address: IpAddr,
     stream: TcpStream,
-) -> Result<(DatapathReport, Network), PerfError> {
+) -> Result<(DatapathReport, Network), Error> {
     let mut control = Control::new(stream, 6 * PEER_TIMEOUT)?;
     let peer: Hello = control.expect()?;
     if peer.version != VERSION {
         let what = format!("client has version {}, server {VERSION}", peer.version);
         control.send(&Reply::Failed { what: what.clone() })?;
-        return Err(PerfError::Peer(what));
+        return Err(Error::new(what));
     }
     if peer.buffer_len > MAX_BUFFER || !(1..=1024).contains(&peer.depth) {
-        return Err(PerfError::Peer(format!(
+        return Err(Error::new(format_args!(
             "the client wants a buffer of {} bytes and {} messages outstanding",
             peer.buffer_len, peer.depth
         )));
@@ -122,9 +118,7 @@ fn serve(
     control.send(&end.hello()?)?;
     while let Some(request) = control.receive::<Request>()? {
         let Request::Prepare(phase, qp) = request else {
-            return Err(PerfError::Peer(
-                "the client ended a phase that it had not begun".into(),
-            ));
+            return Err(Error::new("the client ended a phase that it had not begun"));
         };
         let own = end.replace_qp()?;
         end.connect(&peer, qp)?;
@@ -150,10 +144,10 @@ fn run_phase(
     peer: &Hello,
     own: PeerQp,
     control: &mut Control,
-) -> Result<(), PerfError> {
+) -> Result<(), Error> {
     let signals = (1..=end.depth).contains(&(phase.signal_every as usize));
     if !fits(end, &phase) || phase.slots > end.depth || !signals {
-        return Err(PerfError::Peer(format!(
+        return Err(Error::new(format_args!(
             "{phase:?} does not fit in the buffer or the queues"
         )));
     }
@@ -179,8 +173,8 @@ fn run_phase(
     // The client may still wait for answers, which this thread gives no more.
     end.context.hand_over();
     let Request::Finish { messages } = control.expect()? else {
-        return Err(PerfError::Peer(
-            "the client began a phase before it had finished the previous one".into(),
+        return Err(Error::new(
+            "the client began a phase before it had finished the previous one",
         ));
     };
     let reply = match verify(end, &phase, messages) {

@@ -38,11 +38,9 @@ impl Folder {
     /// Why no folder is possible.
     pub(crate) fn of(device_files: &DeviceFiles, library: &Library) -> Result<Self, String> {
         let preload = library.preload().map_err(|searched| {
-            let searched: Vec<_> = searched.iter().map(|p| p.display().to_string()).collect();
             format!(
-                "libroce_preload.so is not there (looked for {}): build it with `cargo build -p \
-                 roce-preload`",
-                searched.join(", ")
+                "libroce_preload.so is not there (looked for {searched}): build it with `cargo build -p \
+                 roce-preload`"
             )
         })?;
         let mut tree = device_files
@@ -77,7 +75,6 @@ impl Folder {
         Err(format!("no private folder ({})", why.join("; ")))
     }
 
-    /// Its path.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

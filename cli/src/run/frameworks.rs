@@ -16,7 +16,6 @@ pub(crate) enum Framework {
     Nccl,
     /// Unified Communication X.
     Ucx,
-    /// Open MPI.
     OpenMpi,
 }
 
@@ -27,7 +26,6 @@ pub(crate) struct Setting {
     pub(crate) framework: Framework,
     /// The variable's name.
     pub(crate) name: &'static str,
-    /// Its value.
     pub(crate) value: Cow<'static, str>,
     /// What happens without it.
     pub(crate) without: &'static str,
@@ -161,8 +159,7 @@ pub(crate) fn has_fence_mode() -> bool {
 
 /// Whether a library of UCX has the variable.
 pub(crate) fn mentions_fence_mode(library: &[u8]) -> bool {
-    let mut places = library.windows(FENCE_MODE_IN_LIBRARY.len());
-    places.any(|place| place == FENCE_MODE_IN_LIBRARY)
+    memchr::memmem::find(library, FENCE_MODE_IN_LIBRARY).is_some()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The library that replaces libibverbs.so.1: its location, and the names by which programs load
 //! it.
 
-use super::error::RunError;
+use crate::error::Error;
 use roce_trust::environment;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -9,6 +9,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+
+/// The command that builds the library beside this program, in the same profile's folder.
+const BUILD: &str = if cfg!(debug_assertions) {
+    "cargo build -p roce-verbs-shim"
+} else {
+    "cargo build --release -p roce-verbs-shim"
+};
 
 /// Its file name from cargo.
 const BUILT: &str = "libroce_verbs_shim.so";
@@ -29,7 +36,7 @@ const CM_NAMES: [&str; 2] = ["librdmacm.so.1", "librdmacm.so"];
 const CM_SYMBOL: &[u8] = b"rdma_create_event_channel\0";
 
 /// A variable that this stack reads, and that no other libibverbs contains.
-const MARK: &[u8] = b"ROCE_DATAPATH";
+pub(crate) const MARK: &[u8] = b"ROCE_DATAPATH";
 
 /// The library's location and names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +55,7 @@ impl Library {
     ///
     /// # Errors
     /// If it isn't there, or is another library. The message says how to build it.
-    pub(crate) fn find(requested: Option<&Path>) -> Result<Self, RunError> {
+    pub(crate) fn find(requested: Option<&Path>) -> Result<Self, Error> {
         let variable = environment::variable("ROCE_LIBRARY_DIR");
         let candidates = match (requested, variable) {
             (Some(path), _) => in_or_at(path),
@@ -57,17 +64,23 @@ impl Library {
         };
         let found = candidates.iter().find(|path| path.is_file());
         let Some(found) = found else {
-            return Err(RunError::NoLibrary {
-                searched: candidates,
-            });
+            return Err(Error::not_run(format_args!(
+                "the library that takes libibverbs' place is not there (looked for {}): build it \
+                 beside this command with `{BUILD}`, or say where it is with --library or \
+                 ROCE_LIBRARY_DIR",
+                listed(&candidates)
+            )));
         };
         let path = found
             .canonicalize()
-            .map_err(|e| RunError::system(format!("find {}", found.display()), e))?;
-        let bytes =
-            fs::read(&path).map_err(|e| RunError::system(format!("read {}", path.display()), e))?;
+            .map_err(|e| Error::system(format_args!("find {}", found.display()), e))?;
+        let bytes = fs::read(&path)
+            .map_err(|e| Error::system(format_args!("read {}", path.display()), e))?;
         if !contains_bytes(&bytes, MARK) {
-            return Err(RunError::OtherLibrary { library: path });
+            return Err(Error::not_run(format_args!(
+                "{} is not this stack's library: name the one that `{BUILD}` makes, or its folder",
+                path.display()
+            )));
         }
         let mut names = NAMES.to_vec();
         if contains_bytes(&bytes, CM_SYMBOL) {
@@ -81,7 +94,6 @@ impl Library {
         })
     }
 
-    /// The file itself.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -90,7 +102,7 @@ impl Library {
     ///
     /// # Errors
     /// The places that were searched.
-    pub(crate) fn preload(&self) -> Result<PathBuf, Vec<PathBuf>> {
+    pub(crate) fn preload(&self) -> Result<PathBuf, String> {
         self.beside(&[PRELOAD])
     }
 
@@ -98,12 +110,12 @@ impl Library {
     ///
     /// # Errors
     /// The places that were searched.
-    pub(crate) fn sockets(&self) -> Result<PathBuf, Vec<PathBuf>> {
+    pub(crate) fn sockets(&self) -> Result<PathBuf, String> {
         self.beside(&SOCKETS)
     }
 
     /// A file with one of these names, beside the library or this command.
-    fn beside(&self, names: &[&str]) -> Result<PathBuf, Vec<PathBuf>> {
+    fn beside(&self, names: &[&str]) -> Result<PathBuf, String> {
         let mut candidates: Vec<PathBuf> = std::iter::once(self.path.clone())
             .chain(near_this_command())
             .flat_map(|path| names.iter().map(move |name| path.with_file_name(name)))
@@ -111,7 +123,7 @@ impl Library {
         candidates.dedup();
         match candidates.iter().find(|path| path.is_file()) {
             Some(found) => Ok(found.clone()),
-            None => Err(candidates),
+            None => Err(listed(&candidates)),
         }
     }
 
@@ -144,6 +156,20 @@ impl Library {
     }
 }
 
+/// The error that no folder has links to the library, and none can be made.
+pub(crate) fn no_links(library: &Path) -> Error {
+    Error::not_run(format_args!(
+        "{} is not called libibverbs.so.1, and there is no folder with links to it: `roce env --write \
+         FOLDER` makes one",
+        library.display()
+    ))
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
+    paths.join(", ")
+}
+
 /// The possible files if `path` is the library, or its folder.
 fn in_or_at(path: &Path) -> Vec<PathBuf> {
     if path.is_dir() {
@@ -153,7 +179,6 @@ fn in_or_at(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The default places.
 fn near_this_command() -> Vec<PathBuf> {
     let Some(own) = env::current_exe()
         .ok()

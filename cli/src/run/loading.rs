@@ -1,9 +1,10 @@
 //! The variables that make the loader use the library.
 
 use super::Preload;
-use super::error::RunError;
-use super::library::{Library, fits_in_ld_preload, fits_in_search_path, prepend};
+use super::library::{Library, fits_in_ld_preload, fits_in_search_path, no_links, prepend};
+use super::namespace::LINKS;
 use super::view::DeviceView;
+use crate::error::Error;
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,11 +22,11 @@ pub(super) fn variables(
     preload: Preload,
     sockets: bool,
     notice: &impl Fn(&str),
-) -> Result<Vec<Variable>, RunError> {
+) -> Result<Vec<Variable>, Error> {
     let mut variables = Vec::new();
     let mut preloaded = Vec::new();
     let links: Option<PathBuf> = match shown {
-        DeviceView::Namespace(entered) => Some(entered.links.clone()),
+        DeviceView::Namespace(_) => Some(LINKS.into()),
         DeviceView::Folder(folder) => {
             variables.push(("ROCE_FILES", folder.root().as_os_str().to_owned()));
             preloaded.push(folder.preload());
@@ -48,7 +49,7 @@ pub(super) fn variables(
     };
     let needed = links.is_none();
     if needed && !fits_in_ld_preload(&path) {
-        return Err(RunError::NoLinks { library: path });
+        return Err(no_links(&path));
     }
     if needed || preload == Preload::Auto {
         if fits_in_ld_preload(&path) {
@@ -76,11 +77,16 @@ pub(super) fn variables(
 }
 
 /// The library that puts TCP sockets on RDMA.
-fn sockets_library(library: &Library) -> Result<PathBuf, RunError> {
+fn sockets_library(library: &Library) -> Result<PathBuf, Error> {
     let found = library.sockets();
-    let path = found.map_err(|searched| RunError::NoSockets { searched })?;
+    let path = found.map_err(|searched| {
+        Error::not_run(format_args!(
+            "the library for --sockets is not there (looked for {searched}): build it with `cargo build \
+             -p roce-rspreload`, in the profile of this command"
+        ))
+    })?;
     if !fits_in_ld_preload(&path) {
-        return Err(RunError::NoLinks { library: path });
+        return Err(no_links(&path));
     }
     Ok(path)
 }

@@ -5,7 +5,6 @@
 //! process becomes the program. So there is no parent that would have to forward signals, terminals
 //! and exit codes, or that could die before its child.
 
-mod error;
 mod folder;
 pub(crate) mod frameworks;
 pub mod hunt;
@@ -21,12 +20,13 @@ mod summary;
 mod tree;
 mod view;
 
-pub use error::RunError;
 pub use settings::{DatapathName, Settings};
 
-pub(crate) use library::{Library, fits_in_search_path, prepend};
+pub(crate) use library::{Library, MARK, fits_in_search_path, no_links, prepend};
+pub(crate) use namespace::probe as probe_namespace;
 pub(crate) use tree::DeviceFiles;
 
+use crate::error::Error;
 use clap::{Args, ValueEnum};
 use hunt::HuntArgs;
 use library::fits_in_ld_preload;
@@ -152,10 +152,7 @@ pub struct RunArgs {
 }
 
 /// Becomes the program; or waits for it, if there is something to report at the end.
-///
-/// # Errors
-/// If something is missing or not permitted, or an argument is wrong.
-pub fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
+pub fn run(args: &RunArgs) -> Result<ExitCode, Error> {
     match args.hunt.runs {
         Some(runs) => hunt::run(args, runs),
         None => start(args, None),
@@ -181,17 +178,11 @@ pub(crate) trait Observer {
 }
 
 /// Waits for the program, and tells the observer of its start and end.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn run_observed(
-    args: &RunArgs,
-    observer: &mut dyn Observer,
-) -> Result<ExitCode, RunError> {
+pub(crate) fn run_observed(args: &RunArgs, observer: &mut dyn Observer) -> Result<ExitCode, Error> {
     start(args, Some(observer))
 }
 
-fn start(args: &RunArgs, observer: Option<&mut dyn Observer>) -> Result<ExitCode, RunError> {
+fn start(args: &RunArgs, observer: Option<&mut dyn Observer>) -> Result<ExitCode, Error> {
     let prepared = Prepared::new(args)?;
     let mut command = prepared.command();
     if args.summary || args.require_traffic || observer.is_some() {
@@ -209,7 +200,7 @@ fn start(args: &RunArgs, observer: Option<&mut dyn Observer>) -> Result<ExitCode
     let _tally = match reports_unused_stack(args) {
         true => {
             let mut tally = tally()?;
-            let failed = |error| RunError::system("keep a descriptor open for the program", error);
+            let failed = |error| Error::system("keep a descriptor open for the program", error);
             tally.keep_open().map_err(failed)?;
             command.envs([tally.variable()]);
             Some(tally)
@@ -241,9 +232,8 @@ fn wait_for(
     Ok(report_end(args, &args.command[0], end, &totals))
 }
 
-fn tally() -> Result<Tally, RunError> {
-    Tally::new()
-        .map_err(|error| RunError::system("allocate memory for the traffic counters", error))
+fn tally() -> Result<Tally, Error> {
+    Tally::new().map_err(|error| Error::system("allocate memory for the traffic counters", error))
 }
 
 /// Whether the program reports at its end that it opened no device. An interactive shell does not,
@@ -294,14 +284,7 @@ fn report_end(args: &RunArgs, name: &OsStr, end: ProgramEnd, totals: &Totals) ->
             summary::text(&name, totals, &devices, has_listed),
         );
     }
-    match end {
-        ProgramEnd::Code(code) => ExitCode::from(code),
-        ProgramEnd::Signal(signal) => {
-            parent::die_by_signal(signal);
-            // The shell's convention, in case this process survives the signal.
-            ExitCode::from(ProgramEnd::code_of_signal(signal))
-        }
-    }
+    end.repeat()
 }
 
 /// Tries to enter a user namespace, and prints why if it can't. A process can't leave a namespace

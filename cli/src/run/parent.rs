@@ -18,7 +18,7 @@ use nix::unistd::{ForkResult, Pid, fork, pipe2};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +39,16 @@ impl ProgramEnd {
         libc::WIFSIGNALED(status).then(|| Self::Signal(libc::WTERMSIG(status)))
     }
 
-    /// The exit code that shells report for the end by a signal.
-    pub(crate) fn code_of_signal(signal: i32) -> u8 {
-        128_u8.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
+    /// The exit code of this process, which a signal ends as it has ended the program.
+    pub(crate) fn repeat(self) -> ExitCode {
+        match self {
+            Self::Code(code) => ExitCode::from(code),
+            Self::Signal(signal) => {
+                die_by_signal(signal);
+                // The shell's convention, in case this process survives the signal.
+                ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX)))
+            }
+        }
     }
 }
 
@@ -66,9 +73,6 @@ const ENDING: [Signal; 4] = [
 
 /// Starts a program and waits for its end. Calls `may_end` before it forwards a signal
 /// that ends most programs.
-///
-/// # Errors
-/// If it can't be started.
 pub(super) fn run(mut command: Command, may_end: &mut dyn FnMut()) -> io::Result<ProgramEnd> {
     let masks = Masks::block()?;
     // SAFETY: between fork and exec, it makes nothing but system calls.
@@ -80,9 +84,6 @@ pub(super) fn run(mut command: Command, may_end: &mut dyn FnMut()) -> io::Result
 
 /// Does something in a process of its own, and waits for its end. The process must have no other
 /// threads. The child may be the first process of a PID namespace, which the terminal can't stop.
-///
-/// # Errors
-/// If there can be no such process.
 pub(crate) fn run_forked(child: impl FnOnce() -> u8) -> io::Result<ProgramEnd> {
     let masks = Masks::block()?;
     let (child_end, parent_end) = pipe2(OFlag::O_CLOEXEC)?;
@@ -194,9 +195,6 @@ fn watch(
 /// Drops the capabilities that a user namespace has given to this process. Otherwise the program,
 /// which has fewer, may not open this process's descriptors. A root process in the namespace
 /// regains all of them on exec.
-///
-/// # Errors
-/// If the system refuses.
 pub(super) fn drop_capabilities() -> io::Result<()> {
     /// The version of the structures, `_LINUX_CAPABILITY_VERSION_3`, and this process.
     const HEADER: [u32; 2] = [0x2008_0522, 0];

@@ -2,11 +2,10 @@
 //! its devices.
 
 use super::RunArgs;
-use super::error::RunError;
 use super::library::Library;
-use super::namespace::{Entered, Privilege};
 use super::view::{self, DeviceView};
 use super::{loading, parent, program, sockets};
+use crate::error::Error;
 use roce_trust::output::say;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -28,12 +27,9 @@ pub(super) struct Prepared {
 impl Prepared {
     /// Finds the program and the library, and makes the device files, for which this process may
     /// enter a namespace.
-    ///
-    /// # Errors
-    /// If something is missing or not permitted, or an argument is wrong.
-    pub(super) fn new(args: &RunArgs) -> Result<Self, RunError> {
+    pub(super) fn new(args: &RunArgs) -> Result<Self, Error> {
         let Some(name) = args.command.first() else {
-            return Err(RunError::Usage("name a program to start".to_owned()));
+            return Err(Error::usage("name a program to start"));
         };
         let notice = |text: &str| {
             if !args.quiet {
@@ -52,13 +48,8 @@ impl Prepared {
         }
         let had_capabilities = has_capabilities();
         let shown = view::make(args, &library, &notice)?;
-        let as_user = matches!(
-            shown,
-            DeviceView::Namespace(Entered {
-                privilege: Privilege::UserNamespace,
-                ..
-            })
-        );
+        let as_user =
+            matches!(&shown, DeviceView::Namespace(entered) if entered.mount_denied.is_some());
         if as_user && had_capabilities {
             notice(
                 "the program loses this process's capabilities in its user namespace, and AF_XDP \
@@ -110,31 +101,24 @@ impl Prepared {
 
     /// Lets programs open this process's descriptors by `/proc`, which needs as few rights here as
     /// they have.
-    ///
-    /// # Errors
-    /// If the system refuses.
-    pub(super) fn let_programs_open_descriptors(&self) -> Result<(), RunError> {
+    pub(super) fn let_programs_open_descriptors(&self) -> Result<(), Error> {
         match self.as_user {
             true => parent::drop_capabilities()
-                .map_err(|error| RunError::system("give up capabilities", error)),
+                .map_err(|error| Error::system("give up capabilities", error)),
             false => Ok(()),
         }
     }
 
     /// The error that the program can't be started.
-    pub(super) fn not_started(&self, source: io::Error) -> RunError {
+    pub(super) fn not_started(&self, source: io::Error) -> Error {
         let source = match source.kind() {
             // The program was there before.
-            io::ErrorKind::NotFound if self.path.exists() => io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("{source}: it names an interpreter or a loader that is not there"),
-            ),
+            io::ErrorKind::NotFound if self.path.exists() => io::Error::other(format!(
+                "{source}: it names an interpreter or a loader that is not there"
+            )),
             _ => source,
         };
-        RunError::NotStarted {
-            program: self.path.clone(),
-            source,
-        }
+        program::not_started(&self.path, &source)
     }
 }
 

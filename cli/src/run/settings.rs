@@ -1,8 +1,8 @@
 //! The options of `roce run` and `roce env`, and the environment variables that pass them to the
 //! stack.
 
-use super::error::RunError;
 use super::frameworks::{self, has_fence_mode};
+use crate::error::Error;
 use clap::{Args, ValueEnum};
 use roce_trust::environment;
 use roce_verbs::Device;
@@ -24,16 +24,6 @@ pub enum DatapathName {
     Udp,
     /// AF_XDP; if it is not available, opening the device fails.
     Xdp,
-}
-
-impl DatapathName {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Udp => "udp",
-            Self::Xdp => "xdp",
-        }
-    }
 }
 
 /// The options of both commands.
@@ -65,16 +55,13 @@ pub struct Settings {
 
 impl Settings {
     /// The variables that pass the options to the stack. Existing variables stay, and are checked.
-    ///
-    /// # Errors
-    /// If a value is malformed, or a device does not exist.
-    pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>, RunError> {
+    pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>, Error> {
         self.datapath()?;
-        environment_congestion().map_err(|error| RunError::Usage(error.to_string()))?;
-        environment_priorities().map_err(|error| RunError::Usage(error.to_string()))?;
+        environment_congestion().map_err(Error::usage)?;
+        environment_priorities().map_err(Error::usage)?;
         let mut variables = Vec::new();
         if let Some(datapath) = self.datapath {
-            variables.push(("ROCE_DATAPATH", datapath.name().into()));
+            variables.push(("ROCE_DATAPATH", name_of(&datapath).into()));
         }
         if let Some(faults) = self.faults()? {
             variables.push(("ROCE_FAULTS", faults.into()));
@@ -91,18 +78,12 @@ impl Settings {
 
     /// The options with which the program will open its devices, from the environment. `--datapath`
     /// is left out, because the devices' files do not depend on it.
-    ///
-    /// # Errors
-    /// If the environment is malformed.
-    pub(crate) fn datapath(&self) -> Result<DatapathOptions, RunError> {
-        environment_datapath().map_err(|error| RunError::Usage(error.to_string()))
+    pub(crate) fn datapath(&self) -> Result<DatapathOptions, Error> {
+        environment_datapath().map_err(Error::usage)
     }
 
     /// The faults that the program will experience.
-    ///
-    /// # Errors
-    /// If the setting is malformed.
-    pub(crate) fn faults(&self) -> Result<Option<String>, RunError> {
+    pub(crate) fn faults(&self) -> Result<Option<String>, Error> {
         let said = self.faults.clone().map(|text| ("--faults", text));
         let Some((whose, text)) = said.or_else(|| Some(("ROCE_FAULTS", variable("ROCE_FAULTS")?)))
         else {
@@ -110,15 +91,12 @@ impl Settings {
         };
         match text.parse::<Faults>() {
             Ok(_) => Ok(Some(text)),
-            Err(error) => Err(RunError::Usage(format!("{whose} is {text:?}: {error}"))),
+            Err(error) => Err(Error::usage(format_args!("{whose} is {text:?}: {error}"))),
         }
     }
 
     /// The devices that the program will see.
-    ///
-    /// # Errors
-    /// If the system can't list the interfaces.
-    pub(crate) fn devices(&self) -> Result<Vec<Device>, RunError> {
+    pub(crate) fn devices(&self) -> Result<Vec<Device>, Error> {
         let mut devices = list_all_devices()?;
         if let Some(names) = self.device_names() {
             devices.retain(|device| device.is_among(&names));
@@ -127,10 +105,7 @@ impl Settings {
     }
 
     /// The settings that NCCL, UCX and Open MPI need for these devices, and that the user has not made.
-    ///
-    /// # Errors
-    /// If the system can't list the interfaces.
-    pub(crate) fn frameworks(&self) -> Result<Vec<(&'static str, OsString)>, RunError> {
+    pub(crate) fn frameworks(&self) -> Result<Vec<(&'static str, OsString)>, Error> {
         let devices: Vec<_> = self.devices()?.iter().map(Device::name).collect();
         let is_set = |name: &str| env::var_os(name).is_some();
         let names = devices.iter().map(String::as_str);
@@ -144,21 +119,27 @@ impl Settings {
     }
 }
 
+/// The name of a value on the command line.
+pub(super) fn name_of(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or(String::new(), |value| value.get_name().to_owned())
+}
+
 fn variable(name: &str) -> Option<String> {
     let value = environment::variable(name)?;
     Some(value.to_string_lossy().into_owned())
 }
 
-fn list_all_devices() -> Result<Vec<Device>, RunError> {
-    all_devices().map_err(|error| RunError::system("finding devices", std::io::Error::other(error)))
+fn list_all_devices() -> Result<Vec<Device>, Error> {
+    all_devices().map_err(|error| Error::system("finding devices", error))
 }
 
-fn check_devices(names: &str) -> Result<(), RunError> {
+fn check_devices(names: &str) -> Result<(), Error> {
     let all = list_all_devices()?;
     for name in names.split(',') {
         if !all.iter().any(|device| device.is_among(name)) {
             let known: Vec<_> = all.iter().map(Device::name).collect();
-            return Err(RunError::Usage(format!(
+            return Err(Error::usage(format_args!(
                 "no device is named {name:?}, of {names:?}; there are: {}",
                 known.join(", ")
             )));

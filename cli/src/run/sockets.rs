@@ -1,7 +1,7 @@
 //! The words that `--sockets` and `ROCE_SOCKETS` take. The library that reads them has no other way to report
 //! a wrong one than a line in the program's output.
 
-use super::error::RunError;
+use crate::error::Error;
 use std::env;
 
 /// The words without a value.
@@ -11,10 +11,7 @@ const WORDS: [&str; 5] = ["off", "only", "loopback", "quiet", "log"];
 const WAIT: &str = "wait=";
 
 /// Checks the words of the option, or else of the variable.
-///
-/// # Errors
-/// If a word means nothing.
-pub(super) fn check(option: &str) -> Result<(), RunError> {
+pub(super) fn check(option: &str) -> Result<(), Error> {
     let variable = env::var("ROCE_SOCKETS").unwrap_or_default();
     let (whose, words) = match option {
         "" => ("ROCE_SOCKETS", variable.as_str()),
@@ -22,7 +19,7 @@ pub(super) fn check(option: &str) -> Result<(), RunError> {
     };
     match words.split(',').map(str::trim).find(|word| !is_known(word)) {
         None => Ok(()),
-        Some(word) => Err(RunError::Usage(format!(
+        Some(word) => Err(Error::usage(format_args!(
             "{whose} is {words:?}: {word:?} is none of {} and {WAIT}MILLISECONDS, which are separated by \
              commas",
             WORDS.join(", ")

@@ -1,5 +1,6 @@
 //! The summary of a program's run: the devices that it opened, its QPs, and its traffic.
 
+use crate::words::counted;
 use roce_verbs::observation::Totals;
 
 /// The text to print at the end.
@@ -26,14 +27,13 @@ pub(super) fn text(program: &str, totals: &Totals, devices: &[String], has_liste
     format!(
         "{program}: {} opened devices, {} in all; {}, {connections} of them connected to a peer; \
          {} sent and {} received{}",
-        counted(processes, "process", "processes"),
-        counted(devices_opened, "time", "times"),
-        counted(qps, "QP", "QPs"),
+        counted(processes, "process"),
+        counted(devices_opened, "time"),
+        counted(qps, "QP"),
         bytes(tx_bytes),
         bytes(rx_bytes),
         match packets {
-            1.. if tx_bytes + rx_bytes == 0 =>
-                format!(", in {}", counted(packets, "packet", "packets")),
+            1.. if tx_bytes + rx_bytes == 0 => format!(", in {}", counted(packets, "packet")),
             _ => String::new(),
         }
     )
@@ -70,10 +70,6 @@ pub(super) fn no_traffic(program: &str, totals: &Totals) -> String {
         "{program} succeeded, but no operation went through this stack, and --require-traffic is \
          set: {what}"
     )
-}
-
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// Bytes, with three digits.

@@ -1,11 +1,11 @@
 //! The way in which a program sees the files of its devices.
 
-use super::error::RunError;
 use super::folder::Folder;
 use super::library::Library;
 use super::namespace::{self, Entered};
 use super::tree::DeviceFiles;
 use super::{Namespace, Preload, RunArgs};
+use crate::error::Error;
 
 /// How the program sees its devices' files.
 pub(super) enum DeviceView {
@@ -22,12 +22,12 @@ pub(super) fn make(
     args: &RunArgs,
     library: &Library,
     notice: &impl Fn(&str),
-) -> Result<DeviceView, RunError> {
+) -> Result<DeviceView, Error> {
     let devices = args.settings.devices()?;
     if devices.is_empty() {
         notice("no interface is up and has an address: the program will find no device");
     }
-    let device_files = || Ok(DeviceFiles::of(&devices, &args.settings.datapath()?));
+    let device_files = || Ok::<_, Error>(DeviceFiles::of(&devices, &args.settings.datapath()?));
     let why = match args.namespace {
         Namespace::None => return Ok(DeviceView::System),
         Namespace::Preload => "--namespace preload requests no other way".to_owned(),
@@ -40,7 +40,9 @@ pub(super) fn make(
         },
     };
     if args.namespace == Namespace::Require {
-        return Err(RunError::NoNamespace(format!("{why} ({REMEDY})")));
+        return Err(Error::not_run(format_args!(
+            "no private /sys for the program, which --namespace require asks for: {why} ({REMEDY})"
+        )));
     }
     let made = match args.preload {
         Preload::Auto => Folder::of(&device_files()?, library),

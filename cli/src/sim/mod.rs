@@ -2,19 +2,19 @@
 //! and power cuts.
 
 pub mod dcqcn;
+mod parallel;
 pub mod power_cut;
 mod report;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::error::Error;
+use crate::progress::bar;
+use parallel::run_all;
 use report::{Failure, Report};
 use roce_sim::swarm::{Outcome, Plan, Summary, run, run_printing, shrink};
 use roce_trust::output::{self, say};
-use std::fmt;
-use std::io;
 use std::num::NonZero;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// The commit that this program was built from.
@@ -62,38 +62,6 @@ pub enum Experiment {
     PowerCut(power_cut::PowerCutArgs),
 }
 
-/// Why there is no result.
-#[non_exhaustive]
-pub enum SimError {
-    /// The first seed could not be drawn.
-    Draw(getrandom::Error),
-    /// The summary could not be printed.
-    Print(io::Error),
-    /// The experiments failed.
-    Dcqcn(dcqcn::DcqcnError),
-}
-
-impl fmt::Display for SimError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Draw(error) => write!(
-                f,
-                "can't draw the first seed at random: {error}; name one with --from"
-            ),
-            Self::Print(error) => error.fmt(f),
-            Self::Dcqcn(error) => error.fmt(f),
-        }
-    }
-}
-
-impl fmt::Debug for SimError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for SimError {}
-
 /// The most failing seeds to shrink; the others are only listed.
 const MAX_SHRUNK: usize = 3;
 
@@ -104,9 +72,9 @@ const SHRINK_RUNS: usize = 1000;
 ///
 /// # Errors
 /// If the first seed can't be drawn, stdout can't be written, or an experiment fails.
-pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
+pub fn run_command(args: &SimArgs) -> Result<ExitCode, Error> {
     match &args.experiment {
-        Some(Experiment::Dcqcn(args)) => return dcqcn::run_command(args).map_err(SimError::Dcqcn),
+        Some(Experiment::Dcqcn(args)) => return dcqcn::run_command(args),
         Some(Experiment::PowerCut(args)) => return power_cut::run_command(args),
         None => {}
     }
@@ -121,7 +89,7 @@ pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
         Some(seed) => one(seed, args.trace),
         None => many(args, from),
     };
-    output::unless_reader_has_gone(report.print(args.json)).map_err(SimError::Print)?;
+    output::unless_reader_has_gone(report.print(args.json))?;
     Ok(match report.summary.violations {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(1),
@@ -129,9 +97,14 @@ pub fn run_command(args: &SimArgs) -> Result<ExitCode, SimError> {
 }
 
 /// Draws a random first seed of an experiment, whose name ends with a space. Prints it at once, so that an interrupted run can be repeated.
-fn draw_start(experiment: &str, seeds: u64) -> Result<u64, SimError> {
+fn draw_start(experiment: &str, seeds: u64) -> Result<u64, Error> {
+    let failed = |error| {
+        Error::new(format_args!(
+            "can't draw the first seed at random: {error}; name one with --from"
+        ))
+    };
     // Leaves room for the seeds that follow.
-    let from = getrandom::u64().map_err(SimError::Draw)? >> 1;
+    let from = getrandom::u64().map_err(failed)? >> 1;
     let again = format!("roce sim {experiment}--seeds {seeds} --from {from}");
     say(
         "roce sim",
@@ -157,43 +130,21 @@ fn one(seed: u64, trace: bool) -> Report {
 
 fn many(args: &SimArgs, from: u64) -> Report {
     let begin = Instant::now();
-    let jobs = args.jobs.map_or_else(
-        || std::thread::available_parallelism().map_or(1, NonZero::get),
-        NonZero::get,
-    );
-    let bar = ProgressBar::new(args.seeds);
-    if let Ok(style) =
-        ProgressStyle::with_template("{pos}/{len} [{wide_bar}] {per_sec}, {eta} left")
-    {
-        bar.set_style(style);
-    }
-    let next = AtomicU64::new(0);
+    let bar = bar(args.seeds, "{pos}/{len} [{wide_bar}] {per_sec}, {eta} left");
     let all = Mutex::new((Summary::default(), Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= args.seeds {
-                        return;
-                    }
-                    let seed = from.wrapping_add(number);
-                    let outcome = run(&Plan::draw(seed));
-                    let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    all.0.add(&outcome);
-                    if outcome.violation.is_some() {
-                        all.1.push((seed, outcome));
-                    }
-                    bar.inc(1);
-                }
-            });
+    run_all(args.seeds, args.jobs, |number| {
+        let seed = from.wrapping_add(number);
+        let outcome = run(&Plan::draw(seed));
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.0.add(&outcome);
+        if outcome.violation.is_some() {
+            all.1.push((seed, outcome));
         }
+        bar.inc(1);
     });
     bar.finish_and_clear();
     let elapsed = begin.elapsed();
-    let (summary, mut failed) = all
-        .into_inner()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let (summary, mut failed) = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.sort_by_key(|(seed, _)| *seed);
     let cut = failed.iter().take(MAX_SHRUNK);
     let mut failures: Vec<Failure> = cut.filter_map(|(seed, o)| failure(*seed, o)).collect();

@@ -1,14 +1,15 @@
 //! `roce sim power-cut`: power cuts of hosts with durable memory, in virtual time.
 
+use super::parallel::run_all;
 use super::{COMMIT, draw_start};
+use crate::error::Error;
 use roce_sim::power_cut::{Outcome, run};
 use roce_trust::output::{self, Stdout};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 const EXAMPLES: &str = "Examples:
   roce sim power-cut                          1,000 seeds from a random one
@@ -87,41 +88,26 @@ impl Report {
 }
 
 /// Runs the seeds; the exit code is 1 if any of them lost something.
-pub(super) fn run_command(args: &PowerCutArgs) -> Result<ExitCode, super::SimError> {
+pub(super) fn run_command(args: &PowerCutArgs) -> Result<ExitCode, Error> {
     let from = match args.from {
         Some(from) => from,
         None => draw_start("power-cut ", args.seeds)?,
     };
-    let jobs = args.jobs.map_or_else(
-        || std::thread::available_parallelism().map_or(1, NonZero::get),
-        NonZero::get,
-    );
-    let next = AtomicU64::new(0);
     let report = Mutex::new(Report {
         commit: COMMIT,
         from,
         seeds: args.seeds,
         ..Report::default()
     });
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= args.seeds {
-                        return;
-                    }
-                    let seed = from.wrapping_add(number);
-                    let outcome = run(seed);
-                    let mut report = report.lock().unwrap_or_else(|p| p.into_inner());
-                    report.add(seed, outcome);
-                }
-            });
-        }
+    run_all(args.seeds, args.jobs, |number| {
+        let seed = from.wrapping_add(number);
+        let outcome = run(seed);
+        let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+        report.add(seed, outcome);
     });
-    let mut report = report.into_inner().unwrap_or_else(|p| p.into_inner());
+    let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
     report.violations.sort_by_key(|violation| violation.seed);
-    output::unless_reader_has_gone(report.print(args.json)).map_err(super::SimError::Print)?;
+    output::unless_reader_has_gone(report.print(args.json))?;
     Ok(match report.violations.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(1),

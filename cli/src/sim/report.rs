@@ -8,7 +8,6 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// The result of a swarm.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     /// The commit of this program: a seed gives the same run only with the same commit.
@@ -74,79 +73,54 @@ impl Report {
             failure.write(&mut out)?;
         }
         writeln!(out, "{}", self.table())?;
-        let Self {
-            commit,
-            seconds,
-            seeds_per_second,
-            summary,
-            ..
-        } = self;
         writeln!(
             out,
-            "{} seeds from {} in {seconds:.1} s ({seeds_per_second:.0} a second), commit {commit}: \
-             {} violations",
-            summary.seeds, self.from, summary.violations,
+            "{} seeds from {} in {:.1} s ({:.0} a second), commit {}: {} violations",
+            self.summary.seeds,
+            self.from,
+            self.seconds,
+            self.seeds_per_second,
+            self.commit,
+            self.summary.violations,
         )
     }
 
     fn table(&self) -> Table {
-        let Summary {
-            sends,
-            receives,
-            completions,
-            packets,
-            retransmitted,
-            dropped_by_nics,
-            overruns,
-            numbers_again,
-            cnps,
-            limited,
-            v1_pairs,
-            multicasts,
-            multicast_arrivals,
-            unmapped,
-            reregistered,
-            cq_events,
-            cm_messages,
-            managed,
-            disconnects,
-            virtual_seconds,
-            ..
-        } = &self.summary;
+        let all = &self.summary;
         let mut rows = vec![
-            ("sends posted".to_owned(), *sends),
-            ("receives posted".to_owned(), *receives),
+            ("sends posted".to_owned(), all.sends),
+            ("receives posted".to_owned(), all.receives),
         ];
-        for (status, count) in completions {
+        for (status, count) in &all.completions {
             rows.push((format!("completed: {status}"), *count));
         }
         rows.extend(
             [
-                ("packets sent", packets.sent),
-                ("retransmitted", *retransmitted),
-                ("lost", packets.lost),
-                ("doubled", packets.duplicated),
-                ("held back", packets.reordered),
-                ("damaged", packets.corrupted),
-                ("dropped by switches", packets.dropped),
-                ("dropped by slow hosts", packets.overrun),
-                ("dropped by NICs", *dropped_by_nics),
-                ("completion queues overrun", *overruns),
-                ("QP numbers used again", *numbers_again),
-                ("marked", packets.marked),
-                ("congestion notifications", *cnps),
-                ("limits of rates", *limited),
-                ("connections by RoCE v1", *v1_pairs),
-                ("datagrams to groups", *multicasts),
-                ("their arrivals at members", *multicast_arrivals),
-                ("on-demand regions unmapped", *unmapped),
-                ("regions registered again", *reregistered),
-                ("events of completion queues", *cq_events),
-                ("messages of connection managers", *cm_messages),
-                ("connections that they made", *managed),
-                ("connections ended by applications", *disconnects),
-                ("pause frames", packets.pauses),
-                ("seconds of virtual time", *virtual_seconds as u64),
+                ("packets sent", all.packets.sent),
+                ("retransmitted", all.retransmitted),
+                ("lost", all.packets.lost),
+                ("doubled", all.packets.duplicated),
+                ("held back", all.packets.reordered),
+                ("damaged", all.packets.corrupted),
+                ("dropped by switches", all.packets.dropped),
+                ("dropped by slow hosts", all.packets.overrun),
+                ("dropped by NICs", all.dropped_by_nics),
+                ("completion queues overrun", all.overruns),
+                ("QP numbers used again", all.numbers_again),
+                ("marked", all.packets.marked),
+                ("congestion notifications", all.cnps),
+                ("limits of rates", all.limited),
+                ("connections by RoCE v1", all.v1_pairs),
+                ("datagrams to groups", all.multicasts),
+                ("their arrivals at members", all.multicast_arrivals),
+                ("on-demand regions unmapped", all.unmapped),
+                ("regions registered again", all.reregistered),
+                ("events of completion queues", all.cq_events),
+                ("messages of connection managers", all.cm_messages),
+                ("connections that they made", all.managed),
+                ("connections ended by applications", all.disconnects),
+                ("pause frames", all.packets.pauses),
+                ("seconds of virtual time", all.virtual_seconds as u64),
             ]
             .map(|(name, count)| (name.to_owned(), count)),
         );

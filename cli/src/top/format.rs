@@ -1,5 +1,10 @@
 //! Numbers and names in narrow columns.
 
+/// A rate; 0 if there was no time.
+pub(crate) fn per_second(value: f64, seconds: f64) -> f64 {
+    if seconds > 0.0 { value / seconds } else { 0.0 }
+}
+
 /// At most five columns: `0`, `950`, `1.23k`, `45.6M`, `789G`.
 pub(crate) fn short(value: f64) -> String {
     const STEPS: [(f64, &str); 5] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];

@@ -8,12 +8,14 @@ mod terminal;
 mod view;
 
 pub(crate) use format::plain;
+
+use crate::error::Error;
 use rates::{Rates, between};
 use roce_trust::output;
 use roce_verbs::observation::{Processes, watch_processes};
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use terminal::{Event, Terminal};
 use view::{COLUMNS, ROWS, View, draw, max_skip};
@@ -51,55 +53,27 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// The longest time to wait for the processes' answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why nothing could be shown.
-pub struct TopError {
-    what: String,
-    source: io::Error,
-}
-
-impl fmt::Display for TopError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.source)
-    }
-}
-
-impl fmt::Debug for TopError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for TopError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
-}
-
-fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> TopError {
-    move |source| TopError {
-        what: what.into(),
-        source,
-    }
+fn failed(what: &str) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::new(format_args!("{what}: {source}"))
 }
 
 /// Shows the view, or prints it with `--once`, `--json` or `--svg`.
-///
-/// # Errors
-/// If the list of processes is not available, or the output can't be written.
-pub fn run(args: &TopArgs) -> Result<(), TopError> {
+pub fn run(args: &TopArgs) -> Result<ExitCode, Error> {
     if args.json || args.once || args.svg.is_some() {
-        return print(args);
+        print(args)?;
+    } else {
+        let terminal = Terminal::open().map_err(failed("can't show it"))?;
+        live(args, terminal)?;
     }
-    let terminal = Terminal::open().map_err(failed("can't show it"))?;
-    live(args, terminal)
+    Ok(ExitCode::SUCCESS)
 }
 
-fn snapshot_processes() -> Result<Processes, TopError> {
+fn snapshot_processes() -> Result<Processes, Error> {
     watch_processes(ANSWER_TIMEOUT).map_err(failed("can't find processes"))
 }
 
 /// Prints on stdout or to a file, without a terminal.
-fn print(args: &TopArgs) -> Result<(), TopError> {
+fn print(args: &TopArgs) -> Result<(), Error> {
     let mut before = snapshot_processes()?;
     let mut next = Instant::now();
     loop {
@@ -107,9 +81,7 @@ fn print(args: &TopArgs) -> Result<(), TopError> {
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         let now = snapshot_processes()?;
         let rates = between(&before, &now);
-        if !write_once(args, &rates)? {
-            return Ok(());
-        }
+        write_once(args, &rates)?;
         if args.once || args.svg.is_some() {
             return Ok(());
         }
@@ -147,8 +119,7 @@ pub fn draw_all(before: &Processes, now: &Processes) {
     }
 }
 
-/// Returns whether the reader is still there.
-fn write_once(args: &TopArgs, rates: &Rates) -> Result<bool, TopError> {
+fn write_once(args: &TopArgs, rates: &Rates) -> Result<(), Error> {
     let mut view = View {
         columns: COLUMNS,
         rows: None,
@@ -159,22 +130,19 @@ fn write_once(args: &TopArgs, rates: &Rates) -> Result<bool, TopError> {
     if let Some(file) = &args.svg {
         (view.rows, view.live) = (Some(ROWS), true);
         let picture = svg::draw(&draw(rates, &view), ROWS);
-        let what = format!("can't write {}", file.display());
-        roce_trust::files::write(file, picture).map_err(failed(what))?;
-        return Ok(true);
+        let written = roce_trust::files::write(file, picture);
+        return written.map_err(|error| Error::write(file, &error));
     }
     let text = if args.json {
-        let json = serde_json::to_string(rates).map_err(io::Error::from);
-        json.map_err(failed("can't print"))? + "\n"
+        serde_json::to_string(rates)? + "\n"
     } else {
         draw(rates, &view).text()
     };
-    let printed = output::print_stream(format_args!("{text}"));
-    output::unless_reader_has_gone(printed).map_err(failed("can't show it"))
+    Ok(output::print_stream(format_args!("{text}"))?)
 }
 
 /// Shows the view on a terminal until the user quits.
-fn live(args: &TopArgs, mut terminal: Terminal) -> Result<(), TopError> {
+fn live(args: &TopArgs, mut terminal: Terminal) -> Result<(), Error> {
     let mut before = snapshot_processes()?;
     let mut rates = between(&before, &before);
     let mut skip: usize = 0;

@@ -54,7 +54,6 @@ pub(crate) struct DeviceRates {
     pub(crate) flow: Flow,
     pub(crate) dropped_per_second: f64,
     pub(crate) marked_per_second: f64,
-    /// All its counters.
     pub(crate) counters: BTreeMap<String, u64>,
     pub(crate) port: BTreeMap<String, u64>,
 }

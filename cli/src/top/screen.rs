@@ -7,9 +7,7 @@ use std::fmt::Write as _;
 pub(crate) enum Style {
     #[default]
     Plain,
-    /// The first line.
     Title,
-    /// Column headings.
     Head,
     /// Values that need attention.
     Bad,
@@ -43,7 +41,6 @@ impl Line {
     }
 }
 
-/// All lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Screen {
     pub(crate) columns: usize,
@@ -63,7 +60,6 @@ impl Screen {
         self.lines.push(line);
     }
 
-    /// Only the text.
     pub(crate) fn text(&self) -> String {
         let mut all = String::new();
         for line in &self.lines {

@@ -16,13 +16,10 @@ const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 /// The event that ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The timeout.
     Tick,
-    /// The terminal was resized.
     Resized,
     /// Scroll by this many lines.
     Scroll(isize),
-    /// Quit.
     Quit,
 }
 
@@ -35,8 +32,6 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// # Errors
-    /// If there is no terminal, or it can't be configured.
     pub(crate) fn open() -> io::Result<Self> {
         if !stdin().is_terminal() || !stdout().is_terminal() {
             return Err(io::Error::other(
@@ -71,7 +66,6 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Columns and rows.
     pub(crate) fn size(&self) -> (usize, usize) {
         let size = terminal_size::terminal_size_of(self.keys.as_fd());
         let (terminal_size::Width(columns), terminal_size::Height(rows)) =
@@ -80,17 +74,11 @@ impl Terminal {
     }
 
     /// Shows a screen.
-    ///
-    /// # Errors
-    /// If the terminal is gone.
     pub(crate) fn show(&self, ansi: &str) -> io::Result<()> {
         write(ansi)
     }
 
     /// Waits for an event, at most until `until`.
-    ///
-    /// # Errors
-    /// If the terminal is gone.
     pub(crate) fn wait(&mut self, until: Instant) -> io::Result<Event> {
         loop {
             let left = until.saturating_duration_since(Instant::now());

@@ -3,14 +3,6 @@
 use roce_verbs::why::{KINDS, Kind};
 use serde::Serialize;
 
-pub(super) fn parse(text: &str) -> Option<u32> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
-/// A code, with its meaning.
 #[derive(Debug, Serialize)]
 pub(super) struct Meaning {
     why_code: u32,
@@ -48,28 +40,19 @@ impl Meaning {
 
     /// A row of the list.
     pub(super) fn row(&self) -> String {
-        let Self {
-            why_code,
-            reported_by,
-            meaning,
-            ..
-        } = self;
-        format!("{why_code:#x}  {reported_by:<24}  {meaning}\n")
+        format!(
+            "{:#x}  {:<24}  {}\n",
+            self.why_code, self.reported_by, self.meaning
+        )
     }
 
     /// The whole, as text.
     pub(super) fn text(&self) -> String {
-        let Self {
-            why_code,
-            reported_by,
-            meaning,
-            advice,
-        } = self;
-        let mut text = format!("{why_code:#x}: {meaning}\n");
-        if !reported_by.is_empty() {
-            text.push_str(&format!("  reported by {reported_by}\n"));
+        let mut text = format!("{:#x}: {}\n", self.why_code, self.meaning);
+        if !self.reported_by.is_empty() {
+            text.push_str(&format!("  reported by {}\n", self.reported_by));
         }
-        for (number, line) in advice.iter().enumerate() {
+        for (number, line) in self.advice.iter().enumerate() {
             let label = if number == 0 { "do" } else { "" };
             text.push_str(&format!("  {label:<11} {line}\n"));
         }
@@ -80,13 +63,14 @@ impl Meaning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::parse_number;
     use roce_verbs::why::kind_of_code;
 
     #[test]
     fn codes_are_hexadecimal_or_decimal() {
-        assert_eq!(parse("0x211"), Some(0x211));
-        assert_eq!(parse("529"), Some(0x211));
-        assert_eq!(parse("./program"), None);
+        assert_eq!(parse_number("0x211"), Some(0x211));
+        assert_eq!(parse_number("529"), Some(0x211));
+        assert_eq!(parse_number("./program"), None);
     }
 
     #[test]
@@ -103,7 +87,7 @@ mod tests {
     fn each_row_of_the_list_has_a_code_that_is_explained() {
         for listed in Meaning::all() {
             let row = listed.row();
-            let code = parse(row.split(' ').next().unwrap_or("")).expect("a code");
+            let code = parse_number(row.split(' ').next().unwrap_or("")).expect("a code");
             let kind = kind_of_code(code).expect("a kind");
             let text = Meaning::of(code, kind).text();
             let first = text.lines().next().expect("a line");

@@ -2,6 +2,7 @@
 //! host, and requests that still waited at the end.
 
 use crate::top::plain;
+use crate::words::counted;
 use roce_verbs::observation::{DeviceSnapshot, QpSnapshot, WaitSnapshot};
 use roce_verbs::why::packets_not_sent;
 use serde::Serialize;
@@ -246,13 +247,6 @@ fn unheard(qp: &QpSnapshot) -> String {
 fn peer(qp: &QpSnapshot) -> String {
     let peer = qp.peer.as_deref();
     peer.map_or_else(String::new, |peer| format!(" to {}", plain(peer, 64)))
-}
-
-fn counted(number: u64, thing: &str) -> String {
-    match number {
-        1 => format!("1 {thing}"),
-        number => format!("{number} {thing}s"),
-    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,10 @@ mod process;
 mod report;
 mod watcher;
 
+use crate::error::Error;
 use crate::run::hunt::HuntArgs;
-use crate::run::{self, Namespace, Preload, RunArgs, RunError, Settings};
+use crate::run::{self, Namespace, Preload, RunArgs, Settings};
+use crate::words::parse_number;
 use clap::Args;
 use codes::Meaning;
 use explainer::Explainer;
@@ -72,10 +74,7 @@ pub struct WhyArgs {
 }
 
 /// Runs the program and explains its failures, or explains a code.
-///
-/// # Errors
-/// If the program can't be started, or there is no such code.
-pub fn run(args: &WhyArgs) -> Result<ExitCode, RunError> {
+pub fn run(args: &WhyArgs) -> Result<ExitCode, Error> {
     if let Some(pid) = args.pid {
         let troubles = process::troubles(pid)?;
         return print(args, &troubles, || match troubles.as_slice() {
@@ -90,9 +89,9 @@ pub fn run(args: &WhyArgs) -> Result<ExitCode, RunError> {
             let all = Meaning::all();
             return print(args, &all, || all.iter().map(Meaning::row).collect());
         }
-        if let Some(code) = codes::parse(only) {
+        if let Some(code) = parse_number(only) {
             let Some(kind) = kind_of_code(code) else {
-                return Err(RunError::Usage(format!(
+                return Err(Error::usage(format_args!(
                     "no failure has the code {only}; `roce why list` prints all"
                 )));
             };
@@ -108,18 +107,16 @@ fn print<T: Serialize>(
     args: &WhyArgs,
     objects: &[T],
     text: impl FnOnce() -> String,
-) -> Result<ExitCode, RunError> {
+) -> Result<ExitCode, Error> {
     let text = match args.json {
-        true => serde_json::to_string_pretty(objects)
-            .map(|json| json + "\n")
-            .map_err(|error| RunError::system("print", error))?,
+        true => serde_json::to_string_pretty(objects)? + "\n",
         false => text(),
     };
-    output::print(format_args!("{text}")).map_err(RunError::Print)?;
+    output::print(format_args!("{text}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn explain_program(args: &WhyArgs) -> Result<ExitCode, RunError> {
+fn explain_program(args: &WhyArgs) -> Result<ExitCode, Error> {
     let report = Report::create(args.json)?;
     let run_args = RunArgs {
         settings: args.settings.clone(),

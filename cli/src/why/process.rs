@@ -2,7 +2,7 @@
 
 use super::codes::Meaning;
 use super::losses::Loss;
-use crate::run::RunError;
+use crate::error::Error;
 use crate::top::plain;
 use roce_verbs::observation::watch_processes;
 use roce_verbs::why::{Cause, QpEventText, kind_of_code};
@@ -12,7 +12,6 @@ use std::time::Duration;
 /// How long a process may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A failed QP.
 #[derive(Debug, Serialize)]
 pub(super) struct FailedQp {
     process_id: u32,
@@ -28,18 +27,15 @@ pub(super) struct FailedQp {
 
 impl FailedQp {
     pub(super) fn text(&self) -> String {
-        let Self {
-            device,
-            qpn,
-            service,
-            why,
-            meaning,
-            events,
-            ..
-        } = self;
-        let mut text = format!("QP {qpn:#08x} of {device}, {service}: {why}\n");
-        text.push_str(&meaning.as_ref().map_or_else(String::new, Meaning::text));
-        for (number, event) in events.iter().enumerate() {
+        let (qpn, device, service) = (self.qpn, &self.device, &self.service);
+        let mut text = format!("QP {qpn:#08x} of {device}, {service}: {}\n", self.why);
+        text.push_str(
+            &self
+                .meaning
+                .as_ref()
+                .map_or_else(String::new, Meaning::text),
+        );
+        for (number, event) in self.events.iter().enumerate() {
             let label = if number == 0 { "events" } else { "" };
             text.push_str(&format!("  {label:<11} {event}\n"));
         }
@@ -58,7 +54,6 @@ fn of_another_process(event: &QpEventText) -> QpEventText {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Trouble {
-    /// A QP has failed.
     Qp(Box<FailedQp>),
     /// It waits for something.
     Wait(Loss),
@@ -75,14 +70,11 @@ impl Trouble {
 
 /// The QPs of a process that have failed, but for those that the application itself moved to the error
 /// state, and what the process waits for.
-///
-/// # Errors
-/// If the process has no device open, or is another user's.
-pub(super) fn troubles(pid: u32) -> Result<Vec<Trouble>, RunError> {
+pub(super) fn troubles(pid: u32) -> Result<Vec<Trouble>, Error> {
     let found =
-        watch_processes(PATIENCE).map_err(|error| RunError::system("look for processes", error))?;
+        watch_processes(PATIENCE).map_err(|error| Error::system("look for processes", error))?;
     let Some(process) = found.snapshots.iter().find(|process| process.pid == pid) else {
-        return Err(RunError::Usage(format!(
+        return Err(Error::usage(format_args!(
             "process {pid} has no device open in this network namespace, or is another user's; `roce \
              top --once` lists those that have"
         )));

@@ -1,7 +1,7 @@
 //! The report about a program that runs.
 
 use super::losses::Loss;
-use crate::run::RunError;
+use crate::error::Error;
 use roce_trust::output::{Harmless, say};
 use roce_verbs::observation::Totals;
 use serde::Serialize;
@@ -36,12 +36,10 @@ struct Printed {
 
 impl Report {
     /// An empty file, which nobody else can read.
-    pub(super) fn create(is_json: bool) -> Result<Self, RunError> {
-        let failed = |error| RunError::system("create a file for the report", error);
+    pub(super) fn create(is_json: bool) -> Result<Self, Error> {
+        let failed = |error| Error::system("create a file for the report", error);
         // Nobody else can guess the name.
-        let random = getrandom::u64()
-            .map_err(|error| io::Error::other(error.to_string()))
-            .map_err(failed)?;
+        let random = getrandom::u64().map_err(|error| failed(io::Error::other(error)))?;
         let ending = if is_json { "jsonl" } else { "txt" };
         let name = format!("roce-why-{random:016x}.{ending}");
         let path = std::env::temp_dir().join(name);

@@ -2,10 +2,10 @@
 //! remembers its devices, which are gone when it has ended.
 
 use super::report::Report;
+use crate::process::parent_of;
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use roce_verbs::observation::{DeviceSnapshot, WaitSnapshot, watch_processes};
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
@@ -104,29 +104,13 @@ fn look(seen: &mut Seen) {
 /// Whether a process descends from this one.
 fn is_ours(pid: u32) -> bool {
     let own = std::process::id();
-    let parents = std::iter::successors(Some(pid), |pid| parent(*pid));
+    let parents = std::iter::successors(Some(pid), |pid| parent_of(*pid));
     parents.take(GENERATIONS).any(|pid| pid == own)
-}
-
-fn parent(pid: u32) -> Option<u32> {
-    parent_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// The fourth word, after a name in parentheses that may contain anything.
-fn parent_in(stat: &str) -> Option<u32> {
-    let (_, after_name) = stat.rsplit_once(") ")?;
-    after_name.split(' ').nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_name_of_a_process_may_contain_anything() {
-        assert_eq!(parent_in("7 (a b) c) S 12 7 7"), Some(12));
-        assert_eq!(parent_in("7 (a"), None);
-    }
 
     #[test]
     fn this_process_is_its_own_and_its_parent_is_not() {

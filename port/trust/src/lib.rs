@@ -24,4 +24,4 @@ mod users;
 
 pub use next::Next;
 pub use unix_sockets::{NamedSocket, UnixSockets};
-pub use users::{OwnUser, Peer, inner_id, peer};
+pub use users::{OwnUser, Peer, map_ids, peer};

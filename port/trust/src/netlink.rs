@@ -50,6 +50,21 @@ impl Netlink {
         first_answer(&buffer[..len])
     }
 
+    /// Requests a change, with `flags` besides those that ask for an acknowledgement, and waits for it.
+    ///
+    /// # Errors
+    /// If the kernel refuses the change, or its answer is no message.
+    pub fn change(&self, kind: u16, flags: libc::c_int, request: &[u8]) -> io::Result<()> {
+        self.send(kind, libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags, request)?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let len = self.receive(&mut buffer)?;
+        let message = first_message(&buffer[..len]).ok_or(io::ErrorKind::InvalidData)?;
+        match u32_at(message, HEADER_BYTES) {
+            Some(0) => Ok(()),
+            _ => Err(error_in(message)),
+        }
+    }
+
     /// Requests all objects of a kind, and passes each message to `each`, including its header.
     ///
     /// # Errors

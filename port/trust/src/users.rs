@@ -89,10 +89,17 @@ fn overflow_id() -> u32 {
     reported.trim().parse().unwrap_or(DEFAULT_OVERFLOW_ID)
 }
 
-/// The ID that a user should have in a new user namespace in which no other user has one: the same
-/// as outside, unless that is the overflow ID, which all others have there.
-pub fn inner_id(outer: u32) -> u32 {
-    other_than(outer, overflow_id())
+/// Maps the IDs that this process had outside in the user namespace that it has just entered. An ordinary user
+/// may map no others. They stay the same, but the user's is never the overflow ID, which all others have there.
+/// Supplementary groups keep their rights, though they have no names in the namespace.
+///
+/// # Errors
+/// If the system refuses.
+pub fn map_ids(user: u32, group: u32) -> io::Result<()> {
+    fs::write("/proc/self/setgroups", "deny")?;
+    let inner = other_than(user, overflow_id());
+    fs::write("/proc/self/uid_map", format!("{inner} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
 fn other_than(id: u32, overflow: u32) -> u32 {

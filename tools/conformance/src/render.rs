@@ -81,14 +81,12 @@ fn row(out: &mut String, report: &Report, rule: &Rule) {
     let Rule {
         id, section, text, ..
     } = rule;
-    let why = rule.why.as_deref().unwrap_or_default();
     let (code, tests) = match rule.status {
         Status::Implemented => (
             files(report.citations.of(Kind::Rule, id)),
             tests(report.citations.of(Kind::Shows, id)),
         ),
-        Status::NotYet => (format!("not yet: {why}"), String::new()),
-        Status::DoesNotApply => (format!("does not apply: {why}"), String::new()),
+        status => (reason(status, rule.why.as_deref()), String::new()),
     };
     let section = section.trim_start_matches("IBTA 1.7, ");
     let _ = writeln!(out, "| `{id}` | {section} | {text} | {code} | {tests} |");
@@ -103,16 +101,22 @@ fn traps(report: &Report) -> String {
     );
     out.push_str("| trap | what goes wrong, and what is right | shown by |\n|---|---|---|\n");
     for trap in &report.book.traps {
-        let shown = tests(report.citations.of(Kind::Trap, &trap.id));
-        let why = trap.why.as_deref().unwrap_or_default();
         let state = match trap.status {
-            Status::Implemented => shown,
-            Status::NotYet => format!("not yet: {why}"),
-            Status::DoesNotApply => format!("does not apply: {why}"),
+            Status::Implemented => tests(report.citations.of(Kind::Trap, &trap.id)),
+            status => reason(status, trap.why.as_deref()),
         };
         let _ = writeln!(out, "| `{}` | {} | {state} |", trap.id, trap.text);
     }
     out
+}
+
+/// Why something is not implemented.
+fn reason(status: Status, why: Option<&str>) -> String {
+    let status = match status {
+        Status::DoesNotApply => "does not apply",
+        _ => "not yet",
+    };
+    format!("{status}: {}", why.unwrap_or_default())
 }
 
 fn count(chapter: &Chapter) -> [usize; 3] {

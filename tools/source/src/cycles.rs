@@ -43,7 +43,6 @@ pub fn cycles(tree: &Tree, root: &Path) -> Vec<Cycle> {
         .collect()
 }
 
-/// The cycles among the children of `parent`.
 fn among_children(tree: &Tree, all: &[Import], parent: ModuleId, root: &Path) -> Vec<Cycle> {
     // The first import for each pair of nodes.
     let mut arrows: BTreeMap<(ModuleId, ModuleId), &Import> = BTreeMap::new();

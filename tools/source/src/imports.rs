@@ -48,7 +48,7 @@ struct Paths<'a> {
 
 impl Paths<'_> {
     fn add(&mut self, path: &[String], line: usize) {
-        if let Some(Target::Item(to, _)) = self.names.resolve(self.module, path)
+        if let Some(Target::Item(to)) = self.names.resolve(self.module, path)
             && to != self.module
         {
             self.found.push(Import {

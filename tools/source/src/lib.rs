@@ -23,7 +23,7 @@ pub use data::{DataError, read_toml, toml_files};
 pub use enums::{PublicEnum, public_enums};
 pub use imports::{Import, imports};
 pub use packages::{Package, crate_folders, crate_roots};
-pub use tree::{Module, ModuleId, SourceError, Tree};
+pub use tree::{Module, ModuleId, Tree};
 
 use std::path::PathBuf;
 

@@ -6,14 +6,12 @@ use std::collections::BTreeMap;
 use syn::{Item, UseTree, Visibility};
 
 /// The target of a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A module of this crate.
     Module(ModuleId),
-    /// The item of this name that a module defines.
-    Item(ModuleId, String),
-    /// A path that begins with the name of another crate.
-    External(Vec<String>),
+    /// An item that a module defines.
+    Item(ModuleId),
 }
 
 /// One name of a `use` declaration.
@@ -99,18 +97,12 @@ impl<'a> Names<'a> {
                     "self" => at,
                     name => match self.name_in(module, name, left) {
                         Some(target) => target,
-                        None if self.scopes[module].generates => {
-                            Target::Item(module, name.to_owned())
-                        }
+                        None if self.scopes[module].generates => Target::Item(module),
                         None => return None,
                     },
                 },
                 // After an item come a variant or an associated item.
                 Target::Item(..) => return Some(at),
-                Target::External(mut path) => {
-                    path.push(name.clone());
-                    Target::External(path)
-                }
             };
         }
         Some(at)
@@ -120,18 +112,15 @@ impl<'a> Names<'a> {
         let left = left.checked_sub(1)?;
         let scope = &self.scopes[module];
         if scope.items.iter().any(|item| item == name) {
-            return Some(Target::Item(module, name.to_owned()));
+            return Some(Target::Item(module));
         }
         if let Some(child) = self.tree.modules[module].children.get(name) {
             return Some(Target::Module(*child));
         }
         if let Some(path) = scope.aliases.get(name) {
-            let external = || Some(Target::External(path.clone()));
             // Otherwise `use name::…;` for a crate of that name would resolve to itself.
-            if path.first().is_some_and(|first| first == name) && path.len() == 1 {
-                return external();
-            }
-            return self.path_from(module, path, left).or_else(external);
+            let is_crate = path.len() == 1 && path[0] == name;
+            return (!is_crate).then(|| self.path_from(module, path, left))?;
         }
         let in_glob = |glob: &Vec<String>| match self.path_from(module, glob, left)? {
             Target::Module(other) if other != module => self.name_in(other, name, left),

@@ -1,7 +1,7 @@
 //! The modules of a crate.
 
+use crate::DataError;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use syn::{Attribute, Item, Meta};
 
@@ -28,45 +28,18 @@ pub struct Tree {
     pub modules: Vec<Module>,
 }
 
-/// Why a source file can't be used.
-#[derive(Debug)]
-pub struct SourceError {
-    /// The file.
-    pub file: PathBuf,
-    /// What is wrong with it.
-    pub what: String,
-}
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.file.display(), self.what)
-    }
-}
-
-impl std::error::Error for SourceError {}
-
 impl Tree {
     /// Reads a crate, whose root is the file `root`, such as `wire/src/lib.rs`.
     ///
     /// # Errors
     /// A file cannot be read, or is not Rust.
-    pub fn read(root: &Path) -> Result<Self, SourceError> {
+    pub fn read(root: &Path) -> Result<Self, DataError> {
         let mut tree = Self {
             modules: Vec::new(),
         };
         let folder = root.parent().unwrap_or(Path::new("")).to_owned();
         tree.add_file(None, String::new(), root, &folder)?;
         Ok(tree)
-    }
-
-    /// The module with this path, such as `qp::requester`.
-    pub fn find(&self, path: &str) -> Option<ModuleId> {
-        self.modules.iter().position(|module| module.path == path)
-    }
-
-    /// Whether `module` is `ancestor` or lies below it.
-    pub fn is_within(&self, module: ModuleId, ancestor: ModuleId) -> bool {
-        self.ancestors(module).any(|id| id == ancestor)
     }
 
     /// `module`, its parent, the parent's parent, up to the crate.
@@ -80,15 +53,11 @@ impl Tree {
         path: String,
         file: &Path,
         folder: &Path,
-    ) -> Result<ModuleId, SourceError> {
-        let failed = |what: &dyn fmt::Display| SourceError {
-            file: file.to_owned(),
-            what: what.to_string(),
-        };
-        let text = std::fs::read_to_string(file).map_err(|e| failed(&e))?;
+    ) -> Result<ModuleId, DataError> {
+        let text = std::fs::read_to_string(file).map_err(|e| DataError::new(file, e))?;
         let parsed = syn::parse_file(&text).map_err(|e| {
             let line = e.span().start().line;
-            failed(&format!("line {line}: {e}"))
+            DataError::new(file, format_args!("line {line}: {e}"))
         })?;
         self.add(parent, path, file, folder, parsed.items)
     }
@@ -101,7 +70,7 @@ impl Tree {
         file: &Path,
         folder: &Path,
         items: Vec<Item>,
-    ) -> Result<ModuleId, SourceError> {
+    ) -> Result<ModuleId, DataError> {
         let id = self.modules.len();
         self.modules.push(Module {
             path: path.clone(),
@@ -141,7 +110,6 @@ impl Tree {
     }
 }
 
-/// The file that `#[path = "…"]` names.
 fn named_file(attributes: &[Attribute], declared_in: &Path) -> Option<PathBuf> {
     let path = attributes.iter().find(|a| a.path().is_ident("path"))?;
     let Meta::NameValue(pair) = &path.meta else {

@@ -22,7 +22,7 @@ fn public_errors_are_non_exhaustive() {
             }
         }
     }
-    assert!(errors >= 30, "only {errors} error enums were found");
+    assert!(errors >= 25, "only {errors} error enums were found");
     assert!(
         closed.is_empty(),
         "these need #[non_exhaustive]:\n{}",

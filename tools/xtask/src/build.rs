@@ -50,12 +50,16 @@ pub(crate) fn build(profile: &str) -> Result<Built, Box<dyn Error>> {
         return Err(format!("cargo build ended with {}", output.status).into());
     }
     let messages = String::from_utf8(output.stdout)?;
+    read_all(|name| find(&messages, name))
+}
+
+fn read_all<E>(read: impl Fn(&str) -> Result<Vec<u8>, E>) -> Result<Built, E> {
     Ok(Built {
-        command: find(&messages, COMMAND)?,
-        storage: find(&messages, STORAGE)?,
-        library: find(&messages, LIBRARY)?,
-        preload: find(&messages, PRELOAD)?,
-        sockets: find(&messages, SOCKETS)?,
+        command: read(COMMAND)?,
+        storage: read(STORAGE)?,
+        library: read(LIBRARY)?,
+        preload: read(PRELOAD)?,
+        sockets: read(SOCKETS)?,
     })
 }
 
@@ -86,13 +90,7 @@ fn flags() -> Result<String, Box<dyn Error>> {
 
 /// Reads the files from a folder that cargo has built into.
 pub(crate) fn found(folder: &Path) -> io::Result<Built> {
-    Ok(Built {
-        command: read(&folder.join(COMMAND))?,
-        storage: read(&folder.join(STORAGE))?,
-        library: read(&folder.join(LIBRARY))?,
-        preload: read(&folder.join(PRELOAD))?,
-        sockets: read(&folder.join(SOCKETS))?,
-    })
+    read_all(|name| read(&folder.join(name)))
 }
 
 /// Reads a file. The error names it.

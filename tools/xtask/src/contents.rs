@@ -31,9 +31,6 @@ const LIBRARY: &str = "lib/roce/libibverbs.so.1";
 const CM_SYMBOL: &[u8] = b"rdma_create_event_channel\0";
 
 /// All contents, ordered by path.
-///
-/// # Errors
-/// If a page can't be read, or a file can't be compressed.
 pub(crate) fn all(built: &Built) -> io::Result<Vec<Content>> {
     let mut all = vec![
         content("bin/roce", Body::Program(built.command.clone())),

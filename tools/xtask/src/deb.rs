@@ -13,9 +13,6 @@ pub(crate) struct Package<'a> {
 }
 
 /// Debian's name of an architecture.
-///
-/// # Errors
-/// If the architecture is not known here.
 pub(crate) fn architecture(rust: &str) -> Result<&'static str, String> {
     match rust {
         "x86_64" => Ok("amd64"),
@@ -63,9 +60,6 @@ impl Package<'_> {
     }
 
     /// Builds the package.
-    ///
-    /// # Errors
-    /// If a path is too long for tar.
     pub(crate) fn pack(&self, contents: &[Content]) -> io::Result<Vec<u8>> {
         let control = [Content {
             path: "control".to_owned(),

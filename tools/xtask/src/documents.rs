@@ -17,9 +17,6 @@ fn commands() -> [Command; 2] {
 }
 
 /// The name and text of each man page: one for each command and each visible subcommand.
-///
-/// # Errors
-/// None are known: the pages are written to memory.
 pub(crate) fn man_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut pages = Vec::new();
     for command in commands() {

@@ -19,9 +19,6 @@ const PAGES: [&str; 6] = [
 const FOLDERS: [&str; 3] = ["docs", "docs/design", "docs/generated"];
 
 /// The pages by their paths in the repository, which is `root`.
-///
-/// # Errors
-/// If a page can't be read.
 pub(crate) fn all(root: &Path) -> io::Result<BTreeMap<String, String>> {
     let mut names: BTreeSet<String> = PAGES.map(str::to_owned).into();
     for folder in FOLDERS {
@@ -39,7 +36,6 @@ pub(crate) fn all(root: &Path) -> io::Result<BTreeMap<String, String>> {
     names.iter().map(page).collect()
 }
 
-/// A link in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link<'a> {
     /// The link as a whole: `[label](target)`, with `!` in front if it is an image.

@@ -16,9 +16,6 @@ const ROOTS: [&str; 5] = [
 ];
 
 /// The bill of materials of the workspace as it is now, without a time or a random number.
-///
-/// # Errors
-/// If cargo can't list the dependencies.
 pub(crate) fn of_workspace(version: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked"])

@@ -6,17 +6,11 @@ use std::io;
 use tar::{Builder, EntryType, Header};
 
 /// A tarball with one folder, which can be unpacked anywhere.
-///
-/// # Errors
-/// If a path is too long for tar.
 pub(crate) fn pack(contents: &[Content], version: &str) -> io::Result<Vec<u8>> {
     compress(&archive(contents, &format!("roce-{version}/"))?)
 }
 
 /// An archive of the contents below `prefix`, which ends with a slash, with all parent folders.
-///
-/// # Errors
-/// If a path is too long for tar.
 pub(crate) fn archive(contents: &[Content], prefix: &str) -> io::Result<Vec<u8>> {
     let mut builder = Builder::new(Vec::new());
     let mut folders = BTreeSet::new();

@@ -41,7 +41,6 @@ pub(super) struct Record<'a> {
     pub(super) wire_len: u32,
     /// The bytes that were captured.
     pub(super) data: &'a [u8],
-    /// The comments in the file.
     pub(super) comments: Comments<'a>,
 }
 
@@ -60,7 +59,6 @@ enum Format {
     Pcapng(pcapng::Section),
 }
 
-/// Byte order of a file or section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endian {
     Little,
@@ -92,9 +90,6 @@ impl Endian {
 
 impl<R: Read> Capture<R> {
     /// Reads the header of a capture file.
-    ///
-    /// # Errors
-    /// If it is not a capture file, or one of an unsupported kind.
     pub(super) fn open(input: R) -> Result<Self, CaptureError> {
         let mut reader = CountedReader::new(input);
         let magic: [u8; 4] = reader.array("the file's first four bytes")?;

@@ -2,50 +2,35 @@
 
 use std::fmt::Write as _;
 
+use super::kinds::named_kinds;
+use crate::object::{Member, Object, hex64};
 use roce_wire::cm::IpService;
 use roce_wire::cm::{
     CmMad, CmMessage, Mraed, PathRecord, Rej, Rejected, Rep, Req, ServiceId, ServiceType, SidrRep,
     SidrReq,
 };
 use roce_wire::{Bth, MadHeader, Opcode, Qpn};
-use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
 
 #[cfg(test)]
 mod tests;
 
-/// The types of CM message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Req,
-    Mra,
-    Rej,
-    Rep,
-    Rtu,
-    Dreq,
-    Drep,
-    SidrReq,
-    SidrRep,
-    Lap,
-    Apr,
+named_kinds! {
+    /// The types of CM message, in the order of their attributes.
+    Kind:
+    Req "REQ" "REQ";
+    Mra "MRA" "MRA";
+    Rej "REJ" "REJ";
+    Rep "REP" "REP";
+    Rtu "RTU" "RTU";
+    Dreq "DREQ" "DREQ";
+    Drep "DREP" "DREP";
+    SidrReq "SIDR_REQ" "SIDR_REQ";
+    SidrRep "SIDR_REP" "SIDR_REP";
+    Lap "LAP" "LAP";
+    Apr "APR" "APR";
 }
 
 impl Kind {
-    /// Every kind, in the order of their attributes.
-    pub(super) const ALL: [Kind; 11] = [
-        Kind::Req,
-        Kind::Mra,
-        Kind::Rej,
-        Kind::Rep,
-        Kind::Rtu,
-        Kind::Dreq,
-        Kind::Drep,
-        Kind::SidrReq,
-        Kind::SidrRep,
-        Kind::Lap,
-        Kind::Apr,
-    ];
-
     /// The first attribute ID (IBTA 1.7, 16.7.3).
     const FIRST: u16 = 0x10;
 
@@ -53,44 +38,15 @@ impl Kind {
         let index = attribute.checked_sub(Self::FIRST)?;
         Self::ALL.get(usize::from(index)).copied()
     }
-
-    /// Its name.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Kind::Req => "REQ",
-            Kind::Mra => "MRA",
-            Kind::Rej => "REJ",
-            Kind::Rep => "REP",
-            Kind::Rtu => "RTU",
-            Kind::Dreq => "DREQ",
-            Kind::Drep => "DREP",
-            Kind::SidrReq => "SIDR_REQ",
-            Kind::SidrRep => "SIDR_REP",
-            Kind::Lap => "LAP",
-            Kind::Apr => "APR",
-        }
-    }
 }
 
 /// A CM message, with its fields in the order on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DecodedCm {
     pub(super) kind: Kind,
-    fields: Vec<Field>,
+    json: Object,
     /// The text for a line of output.
     brief: String,
-}
-
-/// A field by its name.
-type Field = (&'static str, Value);
-
-/// A field's value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-enum Value {
-    Number(u32),
-    Flag(bool),
-    Text(String),
 }
 
 impl DecodedCm {
@@ -104,7 +60,9 @@ impl DecodedCm {
         let kind = Kind::of(header.attribute)?;
         let mut message = Self {
             kind,
-            fields: vec![("transaction", hex(header.transaction))],
+            json: Object::default()
+                .with("type", kind.name())
+                .with("transaction", hex64(header.transaction)),
             brief: String::new(),
         };
         match CmMad::parse(payload) {
@@ -117,11 +75,16 @@ impl DecodedCm {
                 message.ids(be32(ids, 0), be32(ids, 4));
                 if !matches!(kind, Kind::Lap | Kind::Apr) {
                     message.say(format_args!(" malformed: {error}"));
-                    message.add("error", Value::Text(error.to_string()));
+                    message.add("error", error.to_string());
                 }
             }
         }
         Some(message)
+    }
+
+    /// The fields, in the order on the wire.
+    pub(super) fn json(&self) -> &Object {
+        &self.json
     }
 
     /// The text for a line of output: the fields that a reader looks for first.
@@ -143,8 +106,8 @@ impl DecodedCm {
                     Mraed::Rep => "REP",
                     Mraed::Lap => "LAP",
                 };
-                self.add("message", text(mraed));
-                self.add("service_timeout", mra.service_timeout.into());
+                self.add("message", mraed);
+                self.add("service_timeout", mra.service_timeout);
                 self.say(format_args!(" of {mraed} timeout {}", mra.service_timeout));
                 self.private(mra.private.bytes());
             }
@@ -154,7 +117,7 @@ impl DecodedCm {
             }
             CmMessage::Dreq(dreq) => {
                 self.ids(dreq.local_id, dreq.remote_id);
-                self.add("remote_qpn", dreq.remote_qpn.get().into());
+                self.add("remote_qpn", dreq.remote_qpn.get());
                 self.say(format_args!(" to end QP {}", dreq.remote_qpn));
                 self.private(dreq.private.bytes());
             }
@@ -166,7 +129,7 @@ impl DecodedCm {
     }
 
     fn req(&mut self, req: &Req<'_>) {
-        self.add("local_comm_id", req.local_id.into());
+        self.add("local_comm_id", req.local_id);
         let transport = match req.service_type {
             ServiceType::Rc => "RC",
             ServiceType::Uc => "UC",
@@ -174,58 +137,55 @@ impl DecodedCm {
         };
         self.say(format_args!("id {:#010x} {transport}", req.local_id));
         let has_addresses = self.service(req.service);
-        self.add("ca_guid", hex(req.ca_guid));
-        self.add("local_qpn", req.qpn.get().into());
-        self.add("responder_resources", req.responder_resources.into());
-        self.add("initiator_depth", req.initiator_depth.into());
-        self.add(
-            "remote_response_timeout",
-            req.remote_response_timeout.into(),
-        );
-        self.add("transport", text(transport));
-        self.add("flow_control", Value::Flag(req.flow_control));
-        self.add("starting_psn", req.psn.get().into());
-        self.add("local_response_timeout", req.local_response_timeout.into());
-        self.add("retry_count", req.retry_count.into());
-        self.add("pkey", u32::from(req.pkey.0).into());
+        self.add("ca_guid", hex64(req.ca_guid));
+        self.add("local_qpn", req.qpn.get());
+        self.add("responder_resources", req.responder_resources);
+        self.add("initiator_depth", req.initiator_depth);
+        self.add("remote_response_timeout", req.remote_response_timeout);
+        self.add("transport", transport);
+        self.add("flow_control", req.flow_control);
+        self.add("starting_psn", req.psn.get());
+        self.add("local_response_timeout", req.local_response_timeout);
+        self.add("retry_count", req.retry_count);
+        self.add("pkey", req.pkey.0);
         let mtu = u32::try_from(req.path_mtu.bytes()).unwrap_or_default();
-        self.add("path_mtu", mtu.into());
-        self.add("rnr_retry_count", req.rnr_retry_count.into());
-        self.add("max_cm_retries", req.max_cm_retries.into());
-        self.add("srq", Value::Flag(req.srq));
+        self.add("path_mtu", mtu);
+        self.add("rnr_retry_count", req.rnr_retry_count);
+        self.add("max_cm_retries", req.max_cm_retries);
+        self.add("srq", req.srq);
         self.path(&req.path);
         self.say(format_args!(" QP {} PSN {} mtu {mtu}", req.qpn, req.psn));
         self.private_of_service(req.private.bytes(), has_addresses);
     }
 
     fn path(&mut self, path: &PathRecord) {
-        self.add("local_lid", u32::from(path.local_lid).into());
-        self.add("remote_lid", u32::from(path.remote_lid).into());
-        self.add("local_gid", Value::Text(path.local_gid.to_string()));
-        self.add("remote_gid", Value::Text(path.remote_gid.to_string()));
-        self.add("flow_label", path.flow_label.into());
-        self.add("packet_rate", path.packet_rate.into());
-        self.add("traffic_class", path.traffic_class.into());
-        self.add("hop_limit", path.hop_limit.into());
-        self.add("service_level", path.service_level.into());
-        self.add("subnet_local", Value::Flag(path.subnet_local));
-        self.add("ack_timeout", path.ack_timeout.into());
+        self.add("local_lid", path.local_lid);
+        self.add("remote_lid", path.remote_lid);
+        self.add("local_gid", path.local_gid.to_string());
+        self.add("remote_gid", path.remote_gid.to_string());
+        self.add("flow_label", path.flow_label);
+        self.add("packet_rate", path.packet_rate);
+        self.add("traffic_class", path.traffic_class);
+        self.add("hop_limit", path.hop_limit);
+        self.add("service_level", path.service_level);
+        self.add("subnet_local", path.subnet_local);
+        self.add("ack_timeout", path.ack_timeout);
     }
 
     fn rep(&mut self, rep: &Rep<'_>) {
         self.ids(rep.local_id, rep.remote_id);
-        self.add("qkey", rep.qkey.0.into());
-        self.add("local_qpn", rep.qpn.get().into());
-        self.add("local_eecn", rep.eecn.get().into());
-        self.add("starting_psn", rep.psn.get().into());
-        self.add("responder_resources", rep.responder_resources.into());
-        self.add("initiator_depth", rep.initiator_depth.into());
-        self.add("target_ack_delay", rep.target_ack_delay.into());
-        self.add("failover", rep.failover.into());
-        self.add("flow_control", Value::Flag(rep.flow_control));
-        self.add("rnr_retry_count", rep.rnr_retry_count.into());
-        self.add("srq", Value::Flag(rep.srq));
-        self.add("ca_guid", hex(rep.ca_guid));
+        self.add("qkey", rep.qkey.0);
+        self.add("local_qpn", rep.qpn.get());
+        self.add("local_eecn", rep.eecn.get());
+        self.add("starting_psn", rep.psn.get());
+        self.add("responder_resources", rep.responder_resources);
+        self.add("initiator_depth", rep.initiator_depth);
+        self.add("target_ack_delay", rep.target_ack_delay);
+        self.add("failover", rep.failover);
+        self.add("flow_control", rep.flow_control);
+        self.add("rnr_retry_count", rep.rnr_retry_count);
+        self.add("srq", rep.srq);
+        self.add("ca_guid", hex64(rep.ca_guid));
         self.say(format_args!(" QP {} PSN {}", rep.qpn, rep.psn));
         self.private(rep.private.bytes());
     }
@@ -237,28 +197,28 @@ impl DecodedCm {
             Rejected::Rep => "REP",
             Rejected::NoMessage => "none",
         };
-        self.add("message", text(rejected));
-        self.add("reason", u32::from(rej.reason.0).into());
-        self.add("reason_name", text(rej.reason.name()));
+        self.add("message", rejected);
+        self.add("reason", rej.reason.0);
+        self.add("reason_name", rej.reason.name());
         self.say(format_args!(" of {rejected}: {}", rej.reason));
         self.bytes("additional_info", rej.info.bytes());
         self.private(rej.private.bytes());
     }
 
     fn sidr_req(&mut self, req: &SidrReq<'_>) {
-        self.add("request_id", req.request_id.into());
+        self.add("request_id", req.request_id);
         self.say(format_args!("id {:#010x}", req.request_id));
-        self.add("pkey", u32::from(req.pkey.0).into());
+        self.add("pkey", req.pkey.0);
         let has_addresses = self.service(req.service);
         self.private_of_service(req.private.bytes(), has_addresses);
     }
 
     fn sidr_rep(&mut self, rep: &SidrRep<'_>) {
-        self.add("request_id", rep.request_id.into());
-        self.add("status", rep.status.0.into());
-        self.add("status_name", text(rep.status.name()));
-        self.add("qpn", rep.qpn.get().into());
-        self.add("qkey", rep.qkey.0.into());
+        self.add("request_id", rep.request_id);
+        self.add("status", rep.status.0);
+        self.add("status_name", rep.status.name());
+        self.add("qpn", rep.qpn.get());
+        self.add("qkey", rep.qkey.0);
         let (id, name) = (rep.request_id, rep.status.name());
         self.say(format_args!(
             "id {id:#010x} QP {} qkey {}: {name}",
@@ -271,15 +231,15 @@ impl DecodedCm {
     /// Adds the service of a message. Returns whether its private data begins with the addresses of
     /// Annex A11.
     fn service(&mut self, service: ServiceId) -> bool {
-        self.add("service_id", hex(service.0));
+        self.add("service_id", hex64(service.0));
         let Some((space, port)) = service.port() else {
             self.say(format_args!(" service {service}"));
             return false;
         };
         let space = format!("{space:?}").to_lowercase();
         self.say(format_args!(" {space} port {port}"));
-        self.add("port_space", Value::Text(space));
-        self.add("port", u32::from(port).into());
+        self.add("port_space", space);
+        self.add("port", port);
         true
     }
 
@@ -287,9 +247,9 @@ impl DecodedCm {
         let mut rest = private;
         if has_addresses && let Ok(ip) = IpService::parse(private) {
             let (source, port) = (ip.source, ip.source_port);
-            self.add("source", Value::Text(source.to_string()));
-            self.add("source_port", u32::from(port).into());
-            self.add("destination", Value::Text(ip.destination.to_string()));
+            self.add("source", source.to_string());
+            self.add("source_port", port);
+            self.add("destination", ip.destination.to_string());
             let source = std::net::SocketAddr::new(source, port);
             self.say(format_args!(" from {source} to {}", ip.destination));
             rest = private.get(IpService::LEN..).unwrap_or_default();
@@ -298,8 +258,8 @@ impl DecodedCm {
     }
 
     fn ids(&mut self, local: u32, remote: u32) {
-        self.add("local_comm_id", local.into());
-        self.add("remote_comm_id", remote.into());
+        self.add("local_comm_id", local);
+        self.add("remote_comm_id", remote);
         self.say(format_args!("id {local:#010x} peer's {remote:#010x}"));
     }
 
@@ -318,49 +278,17 @@ impl DecodedCm {
             let _ = write!(digits, "{byte:02x}");
         }
         if len > 0 {
-            self.add(name, Value::Text(digits));
+            self.add(name, digits);
         }
     }
 
-    fn add(&mut self, name: &'static str, value: Value) {
-        self.fields.push((name, value));
+    fn add(&mut self, name: &'static str, value: impl Into<Member>) {
+        self.json.add(name, value);
     }
 
     fn say(&mut self, what: std::fmt::Arguments<'_>) {
         let _ = self.brief.write_fmt(what);
     }
-}
-
-impl Serialize for DecodedCm {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.fields.len() + 1))?;
-        map.serialize_entry("type", self.kind.name())?;
-        for (name, value) in &self.fields {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
-    }
-}
-
-impl From<u32> for Value {
-    fn from(number: u32) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl From<u8> for Value {
-    fn from(number: u8) -> Self {
-        Self::Number(number.into())
-    }
-}
-
-/// Many readers of JSON keep fewer than 64 bits.
-fn hex(number: u64) -> Value {
-    Value::Text(format!("{number:#018x}"))
-}
-
-fn text(text: &str) -> Value {
-    Value::Text(text.to_owned())
 }
 
 fn be32(bytes: &[u8], at: usize) -> u32 {

@@ -167,9 +167,10 @@ fn none_of<const N: usize>() -> PrivateData<'static, N> {
 
 #[test]
 fn private_data_is_shown_without_padding() {
-    let json = serde_json::to_value(parsed(&bytes(CmMessage::Req(req(&[0, 1, 0]))))).expect("JSON");
+    let json =
+        serde_json::to_value(parsed(&bytes(CmMessage::Req(req(&[0, 1, 0])))).json()).expect("JSON");
     assert_eq!(json["private_data"], "0001");
-    let json = serde_json::to_value(parsed(&bytes(CmMessage::Req(req(&[]))))).expect("JSON");
+    let json = serde_json::to_value(parsed(&bytes(CmMessage::Req(req(&[])))).json()).expect("JSON");
     assert_eq!(json.get("private_data"), None);
     assert_eq!(json["transaction"], "0x0000000000000007");
     assert_eq!(

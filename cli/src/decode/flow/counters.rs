@@ -3,44 +3,28 @@
 use roce_wire::{NakCode, Opcode, Operation, Suffix};
 
 use crate::decode::cm;
+use crate::decode::kinds::named_kinds;
 use crate::decode::packet::{Icrc, RocePacket};
 
-/// Kinds of message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decode) enum Message {
-    Send,
-    SendImmediate,
-    SendInvalidate,
-    Write,
-    WriteImmediate,
-    ReadRequest,
-    CompareSwap,
-    FetchAdd,
-    Flush,
-    AtomicWrite,
-    ReadResponse,
-    Acknowledge,
-    AtomicAcknowledge,
+named_kinds! {
+    /// Kinds of message.
+    Message:
+    Send "send" "SEND";
+    SendImmediate "send_immediate" "SEND imm";
+    SendInvalidate "send_invalidate" "SEND inv";
+    Write "write" "WRITE";
+    WriteImmediate "write_immediate" "WRITE imm";
+    ReadRequest "read_request" "READ";
+    CompareSwap "compare_swap" "CmpSwap";
+    FetchAdd "fetch_add" "FetchAdd";
+    Flush "flush" "FLUSH";
+    AtomicWrite "atomic_write" "ATOMIC WRITE";
+    ReadResponse "read_response" "READ resp";
+    Acknowledge "acknowledge" "ACK";
+    AtomicAcknowledge "atomic_acknowledge" "ATOMIC ack";
 }
 
 impl Message {
-    /// Every kind, in numerical order.
-    pub(in crate::decode) const ALL: [Message; 13] = [
-        Message::Send,
-        Message::SendImmediate,
-        Message::SendInvalidate,
-        Message::Write,
-        Message::WriteImmediate,
-        Message::ReadRequest,
-        Message::CompareSwap,
-        Message::FetchAdd,
-        Message::Flush,
-        Message::AtomicWrite,
-        Message::ReadResponse,
-        Message::Acknowledge,
-        Message::AtomicAcknowledge,
-    ];
-
     /// The kind of message that a packet with this opcode is part of.
     pub(super) fn of(opcode: Opcode) -> Option<Message> {
         Some(match (opcode.operation(), opcode.suffix()) {
@@ -60,69 +44,20 @@ impl Message {
             (Operation::Cnp, _) => return None,
         })
     }
-
-    /// Its name in JSON.
-    pub(in crate::decode) fn name(self) -> &'static str {
-        match self {
-            Message::Send => "send",
-            Message::SendImmediate => "send_immediate",
-            Message::SendInvalidate => "send_invalidate",
-            Message::Write => "write",
-            Message::WriteImmediate => "write_immediate",
-            Message::ReadRequest => "read_request",
-            Message::CompareSwap => "compare_swap",
-            Message::FetchAdd => "fetch_add",
-            Message::Flush => "flush",
-            Message::AtomicWrite => "atomic_write",
-            Message::ReadResponse => "read_response",
-            Message::Acknowledge => "acknowledge",
-            Message::AtomicAcknowledge => "atomic_acknowledge",
-        }
-    }
-
-    /// Its name in the header of a table.
-    pub(in crate::decode) fn title(self) -> &'static str {
-        match self {
-            Message::Send => "SEND",
-            Message::SendImmediate => "SEND imm",
-            Message::SendInvalidate => "SEND inv",
-            Message::Write => "WRITE",
-            Message::WriteImmediate => "WRITE imm",
-            Message::ReadRequest => "READ",
-            Message::CompareSwap => "CmpSwap",
-            Message::FetchAdd => "FetchAdd",
-            Message::Flush => "FLUSH",
-            Message::AtomicWrite => "ATOMIC WRITE",
-            Message::ReadResponse => "READ resp",
-            Message::Acknowledge => "ACK",
-            Message::AtomicAcknowledge => "ATOMIC ack",
-        }
-    }
 }
 
-/// The kinds of NAK other than RNR NAK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decode) enum NakKind {
-    PsnSequenceError,
-    InvalidRequest,
-    RemoteAccessError,
-    RemoteOperationalError,
-    InvalidRdRequest,
-    Reserved,
+named_kinds! {
+    /// The kinds of NAK other than RNR NAK.
+    NakKind:
+    PsnSequenceError "psn_sequence_error" "PSN sequence error";
+    InvalidRequest "invalid_request" "invalid request";
+    RemoteAccessError "remote_access_error" "remote access error";
+    RemoteOperationalError "remote_operational_error" "remote operational error";
+    InvalidRdRequest "invalid_rd_request" "invalid RD request";
+    Reserved "reserved" "reserved code";
 }
 
 impl NakKind {
-    /// Every kind, in numerical order.
-    pub(in crate::decode) const ALL: [NakKind; 6] = [
-        NakKind::PsnSequenceError,
-        NakKind::InvalidRequest,
-        NakKind::RemoteAccessError,
-        NakKind::RemoteOperationalError,
-        NakKind::InvalidRdRequest,
-        NakKind::Reserved,
-    ];
-
-    /// The kind of a NAK code.
     pub(in crate::decode) fn of(code: NakCode) -> NakKind {
         match code {
             NakCode::PsnSequenceError => NakKind::PsnSequenceError,
@@ -133,59 +68,29 @@ impl NakKind {
             NakCode::Reserved(_) => NakKind::Reserved,
         }
     }
-
-    /// Its name in JSON.
-    pub(in crate::decode) fn name(self) -> &'static str {
-        match self {
-            NakKind::PsnSequenceError => "psn_sequence_error",
-            NakKind::InvalidRequest => "invalid_request",
-            NakKind::RemoteAccessError => "remote_access_error",
-            NakKind::RemoteOperationalError => "remote_operational_error",
-            NakKind::InvalidRdRequest => "invalid_rd_request",
-            NakKind::Reserved => "reserved",
-        }
-    }
-
-    /// Its name in text.
-    pub(in crate::decode) fn title(self) -> &'static str {
-        match self {
-            NakKind::PsnSequenceError => "PSN sequence error",
-            NakKind::InvalidRequest => "invalid request",
-            NakKind::RemoteAccessError => "remote access error",
-            NakKind::RemoteOperationalError => "remote operational error",
-            NakKind::InvalidRdRequest => "invalid RD request",
-            NakKind::Reserved => "reserved code",
-        }
-    }
 }
 
 /// The counters of a flow. Those from `payload_bytes` on exclude packets whose ICRC is wrong or
 /// that violate the rules of their opcode.
 #[derive(Clone, Debug, Default)]
 pub(in crate::decode) struct Counters {
-    /// Transport packets.
     pub(in crate::decode) packets: u64,
     /// Bytes of the frames that carried them.
     pub(in crate::decode) wire_bytes: u64,
-    /// Wrong ICRCs.
     pub(in crate::decode) icrc_bad: u64,
     /// Packets not captured completely, so that the ICRC could not be checked.
     pub(in crate::decode) cut: u64,
     /// Packets that violate the rules of their opcode.
     pub(in crate::decode) malformed: u64,
-    /// Congestion notifications.
     pub(in crate::decode) cnps: u64,
     /// Packets that a switch marked as having experienced congestion.
     pub(in crate::decode) ecn_ce: u64,
     /// Bytes of payload, without retransmissions.
     pub(in crate::decode) payload_bytes: u64,
     /// Messages by kind: those whose last packet was seen.
-    pub(in crate::decode) messages: [u64; Message::ALL.len()],
-    /// CM messages by kind.
-    pub(in crate::decode) cm_messages: [u64; cm::Kind::ALL.len()],
-    /// NAKs by kind.
-    pub(in crate::decode) naks: [u64; NakKind::ALL.len()],
-    /// RNR NAKs.
+    pub(in crate::decode) messages: [u64; Message::NAMES.len()],
+    pub(in crate::decode) cm_messages: [u64; cm::Kind::NAMES.len()],
+    pub(in crate::decode) naks: [u64; NakKind::NAMES.len()],
     pub(in crate::decode) rnr_naks: u64,
     /// Packets that had been seen before.
     pub(in crate::decode) retransmitted: u64,

@@ -67,7 +67,6 @@ impl Gaps {
     }
 }
 
-/// The requests of a flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requests {
     state: Option<RequestState>,

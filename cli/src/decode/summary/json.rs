@@ -1,167 +1,120 @@
 //! The summary as JSON.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
-
 use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
+use serde_json::Value;
 
 use super::{Summary, src_qpn};
 use crate::decode::cm;
-use crate::decode::flow::{Flow, MAX_FLOWS, Message, NakKind};
+use crate::decode::flow::{Flow, FlowTable, MAX_FLOWS, Message, NakKind};
+use crate::object::Object;
 
 /// The last line of `--json`.
-#[derive(Debug, Serialize)]
-pub(in crate::decode) struct JsonSummary {
-    r#type: &'static str,
-    records: u64,
-    wire_bytes: u64,
-    first_time: Option<String>,
-    last_time: Option<String>,
-    packets: u64,
-    icrc_ok: u64,
-    icrc_bad: u64,
-    icrc_cut: u64,
-    icrc_missing: u64,
-    malformed: u64,
-    super_packets: u64,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    tunnels: BTreeMap<String, u64>,
-    filtered: u64,
-    other: JsonOthers,
-    flow_limit: usize,
-    untracked_packets: u64,
-    flows: Vec<JsonFlow>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonOthers {
-    records: u64,
-    not_roce: u64,
-    ipv6_extensions: u64,
-    fragments: u64,
-    malformed: u64,
-    cut: u64,
-    unsupported_link_type: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonFlow {
-    flow: usize,
-    src: IpAddr,
-    src_qpn: Option<u32>,
-    dst: IpAddr,
-    dest_qpn: u32,
-    transport: Option<&'static str>,
-    reverse_flow: Option<usize>,
-    packets: u64,
-    wire_bytes: u64,
-    payload_bytes: u64,
-    first_time: Option<String>,
-    last_time: Option<String>,
-    duration_ns: Option<u64>,
-    bits_per_sec: Option<f64>,
-    messages: BTreeMap<&'static str, u64>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    cm: BTreeMap<&'static str, u64>,
-    retransmitted: u64,
-    retransmitted_bytes: u64,
-    gaps: u64,
-    missing: u64,
-    restarts: u64,
-    naks: BTreeMap<&'static str, u64>,
-    rnr_naks: u64,
-    cnps: u64,
-    ecn_ce: u64,
-    icrc_bad: u64,
-    cut: u64,
-    malformed: u64,
-}
-
-impl From<&Summary<'_>> for JsonSummary {
-    fn from(summary: &Summary<'_>) -> Self {
-        let totals = summary.totals;
-        let other = &totals.other;
-        let flows = summary.flows.flows().iter().enumerate();
-        Self {
-            r#type: "summary",
-            records: totals.records,
-            wire_bytes: totals.wire_bytes,
-            first_time: totals.first.map(|time| time.to_string()),
-            last_time: totals.last.map(|time| time.to_string()),
-            packets: totals.packets,
-            icrc_ok: totals.icrc_ok,
-            icrc_bad: totals.icrc_bad,
-            icrc_cut: totals.icrc_cut,
-            icrc_missing: totals.icrc_missing,
-            malformed: totals.malformed,
-            super_packets: totals.super_packets,
-            tunnels: totals.tunnels.clone(),
-            filtered: totals.filtered,
-            other: JsonOthers {
-                records: other.sum(),
-                not_roce: other.foreign,
-                ipv6_extensions: other.extensions,
-                fragments: other.fragment,
-                malformed: other.malformed,
-                cut: other.cut,
-                unsupported_link_type: other.link_type,
-            },
-            flow_limit: MAX_FLOWS,
-            untracked_packets: summary.flows.untracked,
-            flows: flows.map(|(i, flow)| JsonFlow::new(i + 1, flow)).collect(),
-            error: summary.error.map(ToString::to_string),
+impl Serialize for Summary<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.totals_json().serialize_into(&mut map)?;
+        map.serialize_entry("flows", &Flows(self.flows))?;
+        if let Some(error) = self.error {
+            map.serialize_entry("error", &error.to_string())?;
         }
+        map.end()
     }
 }
 
-impl JsonFlow {
-    fn new(number: usize, flow: &Flow) -> Self {
-        let c = &flow.counters;
-        Self {
-            flow: number,
-            src: flow.key.src,
-            src_qpn: src_qpn(flow).map(|qpn| qpn.get()),
-            dst: flow.key.dst,
-            dest_qpn: flow.key.dest_qpn.get(),
-            transport: flow.transport.map(|transport| transport.name()),
-            reverse_flow: flow.peer.map(|peer| peer + 1),
-            packets: c.packets,
-            wire_bytes: c.wire_bytes,
-            payload_bytes: c.payload_bytes,
-            first_time: flow.first.map(|time| time.to_string()),
-            last_time: flow.last.map(|time| time.to_string()),
-            duration_ns: flow
-                .duration()
-                .and_then(|duration| u64::try_from(duration.as_nanos()).ok()),
-            bits_per_sec: flow.bits_per_sec(),
-            messages: Message::ALL
-                .into_iter()
-                .map(|kind| (kind.name(), c.messages[kind as usize]))
-                .filter(|&(_, count)| count > 0)
-                .collect(),
-            cm: cm::Kind::ALL
-                .into_iter()
-                .map(|kind| (kind.name(), c.cm_messages[kind as usize]))
-                .filter(|&(_, count)| count > 0)
-                .collect(),
-            retransmitted: c.retransmitted,
-            retransmitted_bytes: c.retransmitted_bytes,
-            gaps: c.gaps,
-            missing: c.missing,
-            restarts: c.restarts,
-            naks: NakKind::ALL
-                .into_iter()
-                .map(|kind| (kind.name(), c.naks[kind as usize]))
-                .filter(|&(_, count)| count > 0)
-                .collect(),
-            rnr_naks: c.rnr_naks,
-            cnps: c.cnps,
-            ecn_ce: c.ecn_ce,
-            icrc_bad: c.icrc_bad,
-            cut: c.cut,
-            malformed: c.malformed,
-        }
+/// There may be many: each is made when it is written.
+struct Flows<'a>(&'a FlowTable);
+
+impl Serialize for Flows<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let flows = self.0.flows().iter().zip(1..);
+        serializer.collect_seq(flows.map(|(flow, number)| flow_json(number, flow)))
     }
+}
+
+impl Summary<'_> {
+    fn totals_json(&self) -> Object {
+        let totals = self.totals;
+        let tunnels = totals.tunnels.iter();
+        let tunnels: Value = tunnels
+            .map(|(name, count)| (name.clone(), *count))
+            .collect();
+        let other = Object::default()
+            .with("records", totals.other.sum())
+            .with("not_roce", totals.other.foreign)
+            .with("ipv6_extensions", totals.other.extensions)
+            .with("fragments", totals.other.fragment)
+            .with("malformed", totals.other.malformed)
+            .with("cut", totals.other.cut)
+            .with("unsupported_link_type", totals.other.link_type);
+        Object::default()
+            .with("type", "summary")
+            .with("records", totals.records)
+            .with("wire_bytes", totals.wire_bytes)
+            .with("first_time", totals.first.map(|time| time.to_string()))
+            .with("last_time", totals.last.map(|time| time.to_string()))
+            .with("packets", totals.packets)
+            .with("icrc_ok", totals.icrc_ok)
+            .with("icrc_bad", totals.icrc_bad)
+            .with("icrc_cut", totals.icrc_cut)
+            .with("icrc_missing", totals.icrc_missing)
+            .with("malformed", totals.malformed)
+            .with("super_packets", totals.super_packets)
+            .with_some("tunnels", (!totals.tunnels.is_empty()).then_some(tunnels))
+            .with("filtered", totals.filtered)
+            .with("other", other)
+            .with("flow_limit", MAX_FLOWS)
+            .with("untracked_packets", self.flows.untracked)
+    }
+}
+
+fn flow_json(number: usize, flow: &Flow) -> Object {
+    let c = &flow.counters;
+    let duration = flow.duration();
+    let cm = by_name(&cm::Kind::NAMES, &c.cm_messages);
+    Object::default()
+        .with("flow", number)
+        .with("src", flow.key.src.to_string())
+        .with("src_qpn", src_qpn(flow).map(|qpn| qpn.get()))
+        .with("dst", flow.key.dst.to_string())
+        .with("dest_qpn", flow.key.dest_qpn.get())
+        .with(
+            "transport",
+            flow.transport.map(|transport| transport.name()),
+        )
+        .with("reverse_flow", flow.peer.map(|peer| peer + 1))
+        .with("packets", c.packets)
+        .with("wire_bytes", c.wire_bytes)
+        .with("payload_bytes", c.payload_bytes)
+        .with("first_time", flow.first.map(|time| time.to_string()))
+        .with("last_time", flow.last.map(|time| time.to_string()))
+        .with(
+            "duration_ns",
+            duration.and_then(|time| u64::try_from(time.as_nanos()).ok()),
+        )
+        .with("bits_per_sec", flow.bits_per_sec())
+        .with("messages", by_name(&Message::NAMES, &c.messages))
+        .with_some(
+            "cm",
+            (cm != Value::Object(Default::default())).then_some(cm),
+        )
+        .with("retransmitted", c.retransmitted)
+        .with("retransmitted_bytes", c.retransmitted_bytes)
+        .with("gaps", c.gaps)
+        .with("missing", c.missing)
+        .with("restarts", c.restarts)
+        .with("naks", by_name(&NakKind::NAMES, &c.naks))
+        .with("rnr_naks", c.rnr_naks)
+        .with("cnps", c.cnps)
+        .with("ecn_ce", c.ecn_ce)
+        .with("icrc_bad", c.icrc_bad)
+        .with("cut", c.cut)
+        .with("malformed", c.malformed)
+}
+
+/// The counts that are not 0.
+fn by_name(names: &[(&'static str, &str)], counts: &[u64]) -> Value {
+    let all = names.iter().zip(counts);
+    let all = all.map(|((name, _), count)| (*name, *count));
+    all.filter(|(_, count)| *count > 0).collect()
 }

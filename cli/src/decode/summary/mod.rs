@@ -6,20 +6,19 @@ use std::time::Duration;
 use super::capture::CaptureError;
 use super::flow::{Flow, FlowTable, MAX_FLOWS};
 use super::totals::Totals;
+use crate::words::counted;
 
 mod json;
-mod table;
 
 #[cfg(test)]
 mod tests;
 
-pub(super) use json::JsonSummary;
-use table::{Align, Table};
+use CellAlignment::{Left, Right};
+use comfy_table::{CellAlignment, Table, presets};
 
 use super::cm::Kind;
 use super::flow::{Message, NakKind};
 
-/// The contents of the summary.
 #[derive(Debug)]
 pub(super) struct Summary<'a> {
     pub(super) totals: &'a Totals,
@@ -31,7 +30,6 @@ pub(super) struct Summary<'a> {
 }
 
 impl Summary<'_> {
-    /// Writes it as text.
     pub(super) fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         self.write_totals(out)?;
         let mut shown: Vec<(usize, &Flow)> = self.flows.flows().iter().enumerate().collect();
@@ -42,14 +40,21 @@ impl Summary<'_> {
             shown.sort_by_key(|(index, _)| *index);
         }
         if !shown.is_empty() {
-            writeln!(out, "\nFlows\n{}", traffic_table(&shown))?;
-            writeln!(out, "\nMessages\n{}", message_table(&shown))?;
+            writeln!(out, "\nFlows\n{}", traffic_table(&shown).trim_fmt())?;
+            let messages = kind_table(&shown, &Message::NAMES, |flow| &flow.counters.messages);
+            writeln!(out, "\nMessages\n{}", messages.trim_fmt())?;
         }
-        if shown.iter().any(|(_, flow)| has_cm(flow)) {
-            writeln!(out, "\nConnection management\n{}", cm_table(&shown))?;
+        let with_cm: Vec<_> = shown
+            .iter()
+            .copied()
+            .filter(|(_, flow)| has_cm(flow))
+            .collect();
+        if !with_cm.is_empty() {
+            let messages = kind_table(&with_cm, &Kind::NAMES, |flow| &flow.counters.cm_messages);
+            writeln!(out, "\nConnection management\n{}", messages.trim_fmt())?;
         }
         if shown.iter().any(|(_, flow)| has_trouble(flow)) {
-            writeln!(out, "\nTrouble\n{}", trouble_table(&shown))?;
+            writeln!(out, "\nTrouble\n{}", trouble_table(&shown).trim_fmt())?;
         }
         if all > shown.len() {
             writeln!(
@@ -81,7 +86,7 @@ impl Summary<'_> {
         writeln!(
             out,
             "{} in the file ({}){span}",
-            plural(totals.records, "packet"),
+            counted(totals.records, "packet"),
             bytes(totals.wire_bytes)
         )?;
         let mut parts = vec![format!("ICRC ok {}", totals.icrc_ok)];
@@ -127,23 +132,34 @@ impl Summary<'_> {
     }
 }
 
+/// A table with these columns and no rows yet.
+fn table(head: &[(&str, CellAlignment)]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(head.iter().map(|(name, _)| *name));
+    for (column, (_, alignment)) in table.column_iter_mut().zip(head) {
+        column.set_padding((2, 0)).set_cell_alignment(*alignment);
+    }
+    table
+}
+
 /// Source, destination, volume and rate of each flow.
 fn traffic_table(flows: &[(usize, &Flow)]) -> Table {
-    let mut table = Table::new(&[
-        ("#", Align::Right),
-        ("SOURCE", Align::Left),
-        ("QP", Align::Right),
-        ("DESTINATION", Align::Left),
-        ("QP", Align::Right),
-        ("TYPE", Align::Left),
-        ("BACK", Align::Right),
-        ("PACKETS", Align::Right),
-        ("PAYLOAD", Align::Right),
-        ("DURATION", Align::Right),
-        ("RATE", Align::Right),
+    let mut table = table(&[
+        ("#", Right),
+        ("SOURCE", Left),
+        ("QP", Right),
+        ("DESTINATION", Left),
+        ("QP", Right),
+        ("TYPE", Left),
+        ("BACK", Right),
+        ("PACKETS", Right),
+        ("PAYLOAD", Right),
+        ("DURATION", Right),
+        ("RATE", Right),
     ]);
     for &(index, flow) in flows {
-        table.row(vec![
+        table.add_row(vec![
             (index + 1).to_string(),
             flow.key.src.to_string(),
             src_qpn(flow).map_or("?".into(), |qpn| qpn.to_string()),
@@ -161,45 +177,19 @@ fn traffic_table(flows: &[(usize, &Flow)]) -> Table {
 }
 
 /// Messages by kind; kinds without messages are left out.
-fn message_table(flows: &[(usize, &Flow)]) -> Table {
-    let is_there = |kind: &Message| {
-        flows
-            .iter()
-            .any(|(_, flow)| flow.counters.messages[*kind as usize] > 0)
-    };
-    let kinds: Vec<Message> = Message::ALL.into_iter().filter(is_there).collect();
-    let mut head = vec![("#", Align::Right)];
-    head.extend(kinds.iter().map(|kind| (kind.title(), Align::Right)));
-    let mut table = Table::new(&head);
-    for &(index, flow) in flows {
-        let counts = kinds
-            .iter()
-            .map(|&kind| flow.counters.messages[kind as usize]);
-        let mut row = vec![(index + 1).to_string()];
-        row.extend(counts.map(count_or_dash));
-        table.row(row);
-    }
-    table
-}
-
-/// CM messages by kind; kinds without messages are left out.
-fn cm_table(flows: &[(usize, &Flow)]) -> Table {
-    let is_there = |kind: &Kind| {
-        flows
-            .iter()
-            .any(|(_, flow)| flow.counters.cm_messages[*kind as usize] > 0)
-    };
-    let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(is_there).collect();
-    let mut head = vec![("#", Align::Right)];
-    head.extend(kinds.iter().map(|kind| (kind.name(), Align::Right)));
-    let mut table = Table::new(&head);
-    for &(index, flow) in flows.iter().filter(|(_, flow)| has_cm(flow)) {
-        let counts = kinds
-            .iter()
-            .map(|&kind| flow.counters.cm_messages[kind as usize]);
-        let mut row = vec![(index + 1).to_string()];
-        row.extend(counts.map(count_or_dash));
-        table.row(row);
+fn kind_table(
+    flows: &[(usize, &Flow)],
+    names: &[(&str, &'static str)],
+    counts: fn(&Flow) -> &[u64],
+) -> Table {
+    let is_there = |kind: &usize| flows.iter().any(|(_, flow)| counts(flow)[*kind] > 0);
+    let kinds: Vec<usize> = (0..names.len()).filter(is_there).collect();
+    let mut head = vec![("#", Right)];
+    head.extend(kinds.iter().map(|kind| (names[*kind].1, Right)));
+    let mut table = table(&head);
+    for (index, flow) in flows {
+        let counts = kinds.iter().map(|kind| count_or_dash(counts(flow)[*kind]));
+        table.add_row(std::iter::once((index + 1).to_string()).chain(counts));
     }
     table
 }
@@ -210,19 +200,19 @@ fn has_cm(flow: &Flow) -> bool {
 
 /// Errors, for the flows that have any.
 fn trouble_table(flows: &[(usize, &Flow)]) -> Table {
-    let mut table = Table::new(&[
-        ("#", Align::Right),
-        ("RESENT", Align::Right),
-        ("GAPS", Align::Right),
-        ("MISSING", Align::Right),
-        ("RESTARTS", Align::Right),
-        ("RNR", Align::Right),
-        ("CNP", Align::Right),
-        ("CE", Align::Right),
-        ("ICRC BAD", Align::Right),
-        ("CUT", Align::Right),
-        ("MALFORMED", Align::Right),
-        ("NAK", Align::Left),
+    let mut table = table(&[
+        ("#", Right),
+        ("RESENT", Right),
+        ("GAPS", Right),
+        ("MISSING", Right),
+        ("RESTARTS", Right),
+        ("RNR", Right),
+        ("CNP", Right),
+        ("CE", Right),
+        ("ICRC BAD", Right),
+        ("CUT", Right),
+        ("MALFORMED", Right),
+        ("NAK", Left),
     ]);
     for &(index, flow) in flows.iter().filter(|(_, flow)| has_trouble(flow)) {
         let c = &flow.counters;
@@ -252,7 +242,7 @@ fn trouble_table(flows: &[(usize, &Flow)]) -> Table {
         } else {
             naks.join(", ")
         });
-        table.row(row);
+        table.add_row(row);
     }
     table
 }
@@ -281,13 +271,6 @@ fn count_or_dash(count: u64) -> String {
     match count {
         0 => "-".into(),
         n => n.to_string(),
-    }
-}
-
-fn plural(count: u64, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        n => format!("{n} {noun}s"),
     }
 }
 

@@ -1,7 +1,6 @@
 use std::time::Duration;
 
-use super::table::{Align, Table};
-use super::{bytes, duration, rate};
+use super::{CellAlignment::Left, CellAlignment::Right, bytes, duration, rate, table};
 
 #[test]
 fn numbers_are_readable() {
@@ -21,13 +20,9 @@ fn numbers_are_readable() {
 
 #[test]
 fn columns_line_up() {
-    let mut table = Table::new(&[
-        ("NAME", Align::Left),
-        ("N", Align::Right),
-        ("X", Align::Left),
-    ]);
-    table.row(vec!["a".into(), "100".into(), "y".into()]);
-    table.row(vec!["longer".into(), "1".into(), String::new()]);
+    let mut table = table(&[("NAME", Left), ("N", Right), ("X", Left)]);
+    table.add_row(["a", "100", "y"]);
+    table.add_row(["longer", "1", ""]);
     let expected = "  NAME      N  X\n  a       100  y\n  longer    1";
-    assert_eq!(table.to_string(), expected);
+    assert_eq!(table.trim_fmt(), expected);
 }

@@ -17,7 +17,7 @@ pub(super) struct Report {
     no_devices: Vec<NoDevice>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Entry {
     name: String,
     interface: String,
@@ -90,9 +90,6 @@ struct NoDevice {
 
 impl Report {
     /// The devices of this machine in this network namespace.
-    ///
-    /// # Errors
-    /// If the system can't list the interfaces.
     pub(super) fn of_this_machine(options: &DatapathOptions) -> Result<Self, OpenError> {
         let entry = |device: &Device| {
             let gids = device.gids_with(options);
@@ -260,18 +257,9 @@ impl Entry {
             link_mtu: interface.mtu,
             active_path_mtu: device.active_mtu().bytes(),
             datapath: "none",
-            fallback: None,
-            error: None,
-            max_packet_bytes: None,
-            receive_buffer_bytes: None,
-            segmentation: None,
-            coalescing: None,
-            flow_sockets: None,
-            why_copied: None,
-            xdp: None,
-            datapaths_not_taken: Vec::new(),
             roce_v1: "no",
             gids: gids.iter().map(GidRow::from).collect(),
+            ..Self::default()
         };
         match datapath {
             Ok(datapath) => entry.taking(datapath),

@@ -4,7 +4,6 @@ use super::Context;
 use crate::doctor::finding::Finding;
 use crate::doctor::machine::DeviceView;
 
-/// Checks that there are devices.
 pub(in crate::doctor) fn devices(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "devices";
     let devices = &context.machine.devices;

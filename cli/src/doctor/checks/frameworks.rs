@@ -80,10 +80,12 @@ pub(in crate::doctor) fn ucx(context: &Context<'_>) -> Vec<Finding> {
         let finding = Finding::failure(CHECK, "finds no device, since /dev/infiniband has none");
         return vec![finding.remedy("roce run PROGRAM")];
     }
-    vec![match lacks_settings(context, CHECK, Framework::Ucx) {
-        Some(finding) => finding,
-        None => uses(context, CHECK, "rc_verbs and ud_verbs of"),
-    }]
+    vec![is_ready(
+        context,
+        CHECK,
+        Framework::Ucx,
+        "rc_verbs and ud_verbs of",
+    )]
 }
 
 /// libfabric uses its verbs provider unless a variable says otherwise.
@@ -130,10 +132,7 @@ pub(in crate::doctor) fn open_mpi(context: &Context<'_>) -> Vec<Finding> {
             );
             Finding::warning(CHECK, what).remedy("export OMPI_MCA_pml=ucx")
         }
-        None => match lacks_settings(context, CHECK, Framework::OpenMpi) {
-            Some(finding) => finding,
-            None => uses(context, CHECK, "UCX, and so"),
-        },
+        None => is_ready(context, CHECK, Framework::OpenMpi, "UCX, and so"),
     }]
 }
 
@@ -174,10 +173,12 @@ pub(in crate::doctor) fn nccl(context: &Context<'_>) -> Vec<Finding> {
     if let Some(finding) = names_no_device(context, CHECK, "NCCL_IB_HCA", matches, right) {
         return vec![finding];
     }
-    vec![match lacks_settings(context, CHECK, Framework::Nccl) {
-        Some(finding) => finding,
-        None => uses(context, CHECK, "its IB transport with"),
-    }]
+    vec![is_ready(
+        context,
+        CHECK,
+        Framework::Nccl,
+        "its IB transport with",
+    )]
 }
 
 /// A finding if the framework lacks settings, which `roce run` makes.
@@ -205,6 +206,12 @@ fn lacks_settings(context: &Context<'_>, check: &str, framework: Framework) -> O
     let what = what.collect::<Vec<_>>().join("; ");
     let remedy = format!("export {}", settings.collect::<Vec<_>>().join(" "));
     Some(Finding::warning(check, what).remedy(remedy))
+}
+
+/// The finding that the framework lacks settings, or else that it works.
+fn is_ready(context: &Context<'_>, check: &str, framework: Framework, what: &str) -> Finding {
+    let lacks = lacks_settings(context, check, framework);
+    lacks.unwrap_or_else(|| uses(context, check, what))
 }
 
 /// The finding that the framework works, as far as the doctor can tell.

@@ -2,20 +2,13 @@
 
 use super::Context;
 use super::library::preloaded;
-use crate::doctor::elf::Image;
 use crate::doctor::finding::Finding;
 use crate::doctor::loader::{Loaded, Loader, Start, is_verbs, place};
 use crate::doctor::python;
+use crate::elf::Image;
 use crate::quote::{printable, quoted};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-
-/// `e_machine` of this build.
-const OWN_MACHINE: u16 = if cfg!(target_arch = "aarch64") {
-    183
-} else {
-    62
-};
 
 /// Checks a program, given by name or path, or a folder with a Python environment.
 pub(in crate::doctor) fn program(context: &Context<'_>, program: &str) -> Vec<Finding> {
@@ -84,11 +77,11 @@ fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
             .unwrap_or_default();
     };
     let what = machine.display_path(path);
-    if image.machine != OWN_MACHINE {
+    if !image.is_native {
         let what = format!("{what} is for another processor than this stack's library");
         return vec![Finding::failure(shown, what)];
     }
-    if !image.has_interpreter && image.needed.is_empty() {
+    if image.interpreter.is_none() && image.needed.is_empty() {
         let what =
             format!("{what} is linked statically: no library can take another's place in it");
         return vec![Finding::failure(shown, what)];

@@ -1,7 +1,7 @@
 //! The command line.
 
 use super::ask::{DoArgs, SshArgs, TopArgs};
-use super::error::FabricCommandError;
+use crate::error::Error;
 use clap::{Args, Subcommand, ValueEnum};
 use roce_sim::fabric::{CableId, EcnSpec, LinkSpec, PfcSpec, SwitchSpec};
 use roce_sim::network::{Event, FaultSpec, Network, NetworkError, units};
@@ -102,7 +102,6 @@ pub enum Topology {
     ParkingLot,
 }
 
-/// The network.
 #[derive(Args, Clone, Debug)]
 pub(super) struct NetworkArgs {
     /// A description of the network, in TOML
@@ -172,8 +171,8 @@ pub(super) struct NetworkArgs {
 
 impl NetworkArgs {
     /// The network, with all that happens to it.
-    pub(super) fn network(&self, seed: u64, mtu: u16) -> Result<Network, FabricCommandError> {
-        let usage = |text: String| FabricCommandError::Usage(text);
+    pub(super) fn network(&self, seed: u64, mtu: u16) -> Result<Network, Error> {
+        let usage = |text: String| Error::usage(text);
         let network = match &self.network {
             Some(path) => {
                 let text = fs::read_to_string(path)

@@ -8,58 +8,28 @@ mod plots;
 mod tests;
 
 use super::names::Names;
+use crate::error::Error;
 use roce_sim::record::{FlowRecord, PortRecord, Recorder};
 use roce_trust::files;
-use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The most lines in a plot.
 const PLOTTED: usize = 16;
 
-/// Why a report could not be written.
-#[non_exhaustive]
-pub enum ReportError {
-    /// A plot could not be drawn.
-    Plot(String),
-    /// A file or the folder could not be written.
-    Io(PathBuf, io::Error),
-}
-
-impl fmt::Display for ReportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Plot(error) => write!(f, "can't draw: {error}"),
-            Self::Io(path, error) => write!(f, "can't write {}: {error}", path.display()),
-        }
-    }
-}
-
-impl fmt::Debug for ReportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for ReportError {}
-
 /// Writes `report.md`, its plots and their data to a folder, which is created if it does not
 /// exist. `title` is the heading of the page. `events` are changes of the network: the fabric's time
 /// of each, and what changed.
-///
-/// # Errors
-/// See [`ReportError`].
 pub(crate) fn write(
     folder: &Path,
     title: &str,
     recorder: &Recorder,
     names: &Names,
     events: &[(Duration, String)],
-) -> Result<(), ReportError> {
-    files::create_folders(folder).map_err(|error| ReportError::Io(folder.to_owned(), error))?;
+) -> Result<(), Error> {
+    files::create_folders(folder).map_err(|error| Error::write(folder, &error))?;
     let report = Report::new(recorder, names);
-    let plots = plots::draw(&report).map_err(ReportError::Plot)?;
+    let plots = plots::draw(&report).map_err(Error::new)?;
     for plot in &plots {
         save(&folder.join(plot.file), &plot.svg)?;
     }
@@ -71,8 +41,8 @@ pub(crate) fn write(
     )
 }
 
-fn save(path: &Path, text: &str) -> Result<(), ReportError> {
-    files::write(path, text).map_err(|error| ReportError::Io(path.to_owned(), error))
+fn save(path: &Path, text: &str) -> Result<(), Error> {
+    files::write(path, text).map_err(|error| Error::write(path, &error))
 }
 
 /// A recorder's contents in the order in which the report shows them.

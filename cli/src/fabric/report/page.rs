@@ -3,7 +3,8 @@
 use super::plots::Plot;
 use super::{Report, used};
 use crate::sim::COMMIT;
-use crate::top::format::time as short_time;
+use crate::top::format::{per_second, time as short_time};
+use crate::words::counted;
 use roce_sim::fabric::{NodeId, Port};
 use roce_sim::record::{PortId, PortRecord};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,6 @@ use std::time::Duration;
 /// The most rows of a table.
 const ROWS: usize = 64;
 
-/// The whole page.
 pub(super) fn page(
     title: &str,
     report: &Report<'_>,
@@ -125,10 +125,6 @@ fn summary(page: &mut String, report: &Report<'_>) {
     table(page, &["", ""], &rows);
 }
 
-fn per_second(value: f64, seconds: f64) -> f64 {
-    if seconds > 0.0 { value / seconds } else { 0.0 }
-}
-
 fn topology(page: &mut String, report: &Report<'_>) {
     let ports = report.recorder.ports();
     let mut hosts = BTreeSet::new();
@@ -144,9 +140,9 @@ fn topology(page: &mut String, report: &Report<'_>) {
     let _ = writeln!(
         page,
         "{}, {}, {}.\n",
-        count(hosts.len(), "host", "hosts"),
-        count(switches.len(), "switch", "switches"),
-        count(cables.len(), "cable", "cables"),
+        counted(hosts.len() as u64, "host"),
+        counted(switches.len() as u64, "switch"),
+        counted(cables.len() as u64, "cable"),
     );
     // Cables of one kind share a row.
     let mut kinds: BTreeMap<_, Vec<String>> = BTreeMap::new();
@@ -185,11 +181,6 @@ fn changes(page: &mut String, report: &Report<'_>, events: &[(Duration, String)]
         })
         .collect();
     table(page, &["time", "what"], &rows);
-}
-
-fn count(number: usize, one: &str, many: &str) -> String {
-    let what = if number == 1 { one } else { many };
-    format!("{number} {what}")
 }
 
 fn flows(page: &mut String, report: &Report<'_>) {

@@ -2,6 +2,7 @@
 
 use super::{PLOTTED, Report};
 use crate::plot::{Axes, Key, Points, picture, round_up};
+use crate::top::format::per_second;
 use roce_sim::record::{Add, Curve, FlowRecord, PortRecord, PortTotals, Recorder};
 
 /// The size of each plot in pixels.
@@ -13,7 +14,6 @@ const INTERVALS: usize = 120;
 /// The ports whose queues are plotted, with two lines each.
 const QUEUES: usize = 4;
 
-/// A plot.
 pub(super) struct Plot {
     pub(super) file: &'static str,
     pub(super) caption: &'static str,
@@ -23,9 +23,6 @@ pub(super) struct Plot {
 }
 
 /// Draws all plots for which there is data.
-///
-/// # Errors
-/// If a plot can't be drawn.
 pub(super) fn draw(report: &Report<'_>) -> Result<Vec<Plot>, String> {
     let mut plots = Vec::new();
     if !report.flows.is_empty() {
@@ -123,7 +120,7 @@ fn flow_rates(report: &Report<'_>) -> Result<Plot, String> {
     let time = Time::new(report.seconds());
     let flows = report.plotted_flows();
     let line = |flow: &&FlowRecord| {
-        let rate = |bytes: &u64, seconds| gigabits(*bytes as f64 * 8.0, seconds);
+        let rate = |bytes: &u64, seconds| per_second(*bytes as f64 * 8.0, seconds) / 1e9;
         let name = report.names.flow(&flow.key);
         (name, steps(report.recorder, &time, &flow.arrivals, rate))
     };
@@ -137,14 +134,6 @@ fn flow_rates(report: &Report<'_>) -> Result<Plot, String> {
         ),
         svg: over_time("Throughput of flows", "Gb/s", &time, &lines)?,
     })
-}
-
-fn gigabits(bits: f64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
-        bits / seconds / 1e9
-    } else {
-        0.0
-    }
 }
 
 /// A line for each of the ports with the most bytes.
@@ -244,7 +233,7 @@ mod tests {
         let seconds = axis.end().saturating_duration_since(axis.begin());
         let time = Time::new(seconds.as_secs_f64());
         for flow in recorder.data_flows() {
-            let rate = |bytes: &u64, seconds| gigabits(*bytes as f64 * 8.0, seconds);
+            let rate = |bytes: &u64, seconds| per_second(*bytes as f64 * 8.0, seconds) / 1e9;
             let points = steps(&recorder, &time, &flow.arrivals, rate);
             assert!(points.len() <= 2 * INTERVALS, "{}", points.len());
             let area = points

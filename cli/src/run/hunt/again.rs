@@ -2,8 +2,8 @@
 
 use super::HuntArgs;
 use crate::quote::quoted;
+use crate::run::settings::name_of;
 use crate::run::{Namespace, Preload, RunArgs};
-use clap::ValueEnum;
 use std::ffi::OsStr;
 
 /// The options and the command that all of them share.
@@ -80,10 +80,4 @@ fn options(args: &RunArgs) -> String {
 
 fn word_of(word: &OsStr) -> String {
     quoted(&word.to_string_lossy())
-}
-
-/// The name of a value on the command line.
-pub(super) fn name_of(value: &impl ValueEnum) -> String {
-    let value = value.to_possible_value();
-    value.map_or(String::new(), |value| value.get_name().to_owned())
 }

@@ -4,6 +4,7 @@
 //! of this one. So all of them are found, also those that left the test's process group, and no
 //! other process is among them.
 
+use crate::process::parent_of;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
@@ -12,9 +13,6 @@ use std::fs;
 use std::io;
 
 /// Makes this process the parent of all that its tests leave behind.
-///
-/// # Errors
-/// If the system refuses.
 pub(super) fn adopt() -> io::Result<()> {
     Ok(nix::sys::prctl::set_child_subreaper(true)?)
 }
@@ -56,18 +54,10 @@ pub(super) fn clear() -> bool {
 
 /// The children of this process. Their numbers stay their own until this process reaps them.
 pub(super) fn children() -> Vec<Pid> {
-    let own = nix::unistd::getpid();
+    let own = std::process::id();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    ids.filter(|id: &i32| parent_of(*id) == Some(own))
-        .map(Pid::from_raw)
+    ids.filter(|id| parent_of(*id) == Some(own))
+        .map(|id| Pid::from_raw(id.cast_signed()))
         .collect()
-}
-
-fn parent_of(id: i32) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name, in parentheses, may contain anything.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let parent = fields.split_whitespace().nth(1)?;
-    Some(Pid::from_raw(parent.parse().ok()?))
 }

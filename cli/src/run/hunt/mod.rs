@@ -16,12 +16,13 @@ mod shrinker;
 pub use plan::Category;
 pub use report::HuntFormat;
 
-use super::error::RunError;
 use super::prepared::Prepared;
 use super::{NO_TRAFFIC, RunArgs, summary, tally};
-use again::{Again, name_of};
+use crate::error::Error;
+use crate::progress::bar;
+use crate::run::settings::name_of;
+use again::Again;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use plan::{MILD, Plan};
 use report::{Failure, Report, RunReport};
 use roce_trust::environment;
@@ -117,18 +118,17 @@ fn limit(text: &str) -> Result<DurationText, String> {
 ///
 /// # Errors
 /// If an argument is wrong, the test can't be started, or stdout can't be written.
-pub(super) fn run(args: &RunArgs, runs: NonZero<u32>) -> Result<ExitCode, RunError> {
+pub(super) fn run(args: &RunArgs, runs: NonZero<u32>) -> Result<ExitCode, Error> {
     if environment::variable("ROCE_FAULTS").is_some() {
-        return Err(RunError::Usage(
-            "ROCE_FAULTS is set, but --hunt draws the faults of each run: unset it".to_owned(),
+        return Err(Error::usage(
+            "ROCE_FAULTS is set, but --hunt draws the faults of each run: unset it",
         ));
     }
     let seed = match args.hunt.seed {
         Some(seed) => seed,
         // A short one is easier to copy.
         None => u64::from(getrandom::u32().map_err(|error| {
-            let error = std::io::Error::other(error);
-            RunError::system("draw a seed at random (give one with --hunt-seed)", error)
+            Error::system("draw a seed at random (give one with --hunt-seed)", error)
         })?),
     };
     let prepared = Prepared::new(args)?;
@@ -148,7 +148,6 @@ pub(super) fn run(args: &RunArgs, runs: NonZero<u32>) -> Result<ExitCode, RunErr
     hunt.run()
 }
 
-/// A hunt.
 struct Hunt<'a> {
     args: &'a RunArgs,
     runs: u32,
@@ -160,7 +159,7 @@ struct Hunt<'a> {
 }
 
 impl Hunt<'_> {
-    fn run(&self) -> Result<ExitCode, RunError> {
+    fn run(&self) -> Result<ExitCode, Error> {
         let again = self.again.hunt(&self.args.hunt, self.runs, self.seed);
         self.tell(&format!("seed {}; again: {again}", self.seed));
         let (undisturbed, mut code) = self.undisturbed()?;
@@ -186,12 +185,12 @@ impl Hunt<'_> {
             code = u8::from(report.failures() > 0);
         }
         let printed = report.print(self.args.hunt.format);
-        printed.map_err(RunError::Print)?;
+        printed?;
         Ok(ExitCode::from(code))
     }
 
     /// The run without faults, and the exit code if it is the last one.
-    fn undisturbed(&self) -> Result<(RunReport, u8), RunError> {
+    fn undisturbed(&self) -> Result<(RunReport, u8), Error> {
         let tally = tally()?;
         self.prepared.let_programs_open_descriptors()?;
         let limit = self.args.hunt.limit.map_or(LONGEST, |limit| limit.0);
@@ -216,7 +215,7 @@ impl Hunt<'_> {
     }
 
     /// What the test does, from a run with faults that change nothing and are reported.
-    fn scout(&self, limit: Duration) -> Result<Scouted, RunError> {
+    fn scout(&self, limit: Duration) -> Result<Scouted, Error> {
         let tally = tally()?;
         let reporting = ("ROCE_FAULTS", scout::reporting().to_string().into());
         let run = self.runner.run(&[tally.variable(), reporting], limit)?;
@@ -235,9 +234,12 @@ impl Hunt<'_> {
     }
 
     /// All runs, and the shrinking of the first that fails.
-    fn hunt(&self, report: &mut Report) -> Result<(), RunError> {
+    fn hunt(&self, report: &mut Report) -> Result<(), Error> {
         let test = self.scout(report.limit)?;
-        let bar = bar(self.runs, "{pos}/{len} [{wide_bar}] {msg}, {eta} left");
+        let bar = bar(
+            self.runs.into(),
+            "{pos}/{len} [{wide_bar}] {msg}, {eta} left",
+        );
         let mut failing = None;
         let mut failures = 0;
         for number in 1..=self.runs {
@@ -257,21 +259,22 @@ impl Hunt<'_> {
         }
         bar.finish_and_clear();
         if let Some(plan) = failing {
-            let bar = self::bar(0, "shrinking, run {pos}: {msg}");
+            let bar = crate::progress::bar(0, "shrinking, run {pos}: {msg}");
             let fails = |faults: &str| {
                 bar.set_message(faults.to_owned());
                 bar.inc(1);
                 let run = self.run_with(faults, report.limit)?;
                 Ok(self.failure(run.outcome).is_some())
             };
-            let smallest = Shrinker::new(fails, report.limit).shrink(&plan)?;
+            let shrinker = Shrinker::new(fails, report.limit);
+            let smallest = shrinker.shrink(&plan, |faults| self.again.run(faults))?;
             bar.finish_and_clear();
-            report.smallest = Some(smallest.reported(&self.again));
+            report.smallest = Some(smallest);
         }
         Ok(())
     }
 
-    fn run_with(&self, faults: &str, limit: Duration) -> Result<Run, RunError> {
+    fn run_with(&self, faults: &str, limit: Duration) -> Result<Run, Error> {
         let variables = [("ROCE_FAULTS", faults.into())];
         self.runner.run(&variables, limit)
     }
@@ -304,12 +307,4 @@ impl Hunt<'_> {
             say("roce run", text);
         }
     }
-}
-
-fn bar(length: u32, template: &str) -> ProgressBar {
-    let bar = ProgressBar::new(u64::from(length));
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar
 }

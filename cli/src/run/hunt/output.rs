@@ -18,8 +18,6 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// # Errors
-    /// If the system refuses to make reads not block.
     pub(super) fn of(pipe: impl Into<OwnedFd>) -> io::Result<Self> {
         let pipe = pipe.into();
         fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;

@@ -130,11 +130,11 @@ impl fmt::Display for Part {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use roce_verbs::faults::{Call, Operation};
 
-    fn late(ms: u64, first: u64, last: u64) -> Part {
+    pub(in super::super) fn late(ms: u64, first: u64, last: u64) -> Part {
         let fault = CompletionFault::Late(Duration::from_millis(ms));
         let last = Some(last);
         Part::Injection(Injection {

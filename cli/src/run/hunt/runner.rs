@@ -2,7 +2,7 @@
 
 use super::leftovers;
 use super::output::Output;
-use crate::run::error::RunError;
+use crate::error::Error;
 use crate::run::parent;
 use crate::run::prepared::Prepared;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,9 +21,7 @@ use std::time::{Duration, Instant};
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// With an exit code.
     Code(u8),
-    /// By a signal.
     Signal(Signal),
     /// Not within this time.
     Hung(Duration),
@@ -39,7 +37,6 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// One run.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) outcome: Outcome,
@@ -57,7 +54,6 @@ pub(super) struct Runner<'a> {
     blocked_before: SigSet,
 }
 
-/// The signals that end a hunt.
 const ENDING: [Signal; 4] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -73,11 +69,8 @@ const PORTION: usize = 1 << 20;
 
 impl<'a> Runner<'a> {
     /// Prepares this process for being the parent of tests.
-    ///
-    /// # Errors
-    /// If the system refuses.
-    pub(super) fn new(prepared: &'a Prepared) -> Result<Self, RunError> {
-        let failed = |error: io::Error| RunError::system("prepare for running tests", error);
+    pub(super) fn new(prepared: &'a Prepared) -> Result<Self, Error> {
+        let failed = |error: io::Error| Error::system("prepare for running tests", error);
         let mut watched = SigSet::from(Signal::SIGCHLD);
         watched.extend(ENDING);
         let mut blocked_before = SigSet::empty();
@@ -97,14 +90,11 @@ impl<'a> Runner<'a> {
     /// Runs the test, with more variables, for at most `limit`. Then no process of it is left.
     ///
     /// A signal that ends this process ends the test first.
-    ///
-    /// # Errors
-    /// If the test can't be started, or a process of it can't be killed.
     pub(super) fn run(
         &self,
         variables: &[(&str, OsString)],
         limit: Duration,
-    ) -> Result<Run, RunError> {
+    ) -> Result<Run, Error> {
         let begin = Instant::now();
         let mut command = self.prepared.command();
         // Nothing that the caller's environment has.
@@ -113,7 +103,7 @@ impl<'a> Runner<'a> {
         let mut child = self
             .spawn(command)
             .map_err(|error| self.prepared.not_started(error))?;
-        let failed = |error: io::Error| RunError::system("watch a test", error);
+        let failed = |error: io::Error| Error::system("watch a test", error);
         let id = Pid::from_raw(child.id().cast_signed());
         let watched = self.watch(&mut child, id, begin + limit);
         let time = begin.elapsed();
@@ -224,7 +214,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Kills all that the test has left, and waits for its end.
-    fn clear(&self, test: Pid) -> Result<(), RunError> {
+    fn clear(&self, test: Pid) -> Result<(), Error> {
         let deadline = Instant::now() + KILLED_WITHIN;
         while !leftovers::clear() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -236,9 +226,9 @@ impl<'a> Runner<'a> {
                     KILLED_WITHIN.as_secs()
                 ));
                 let what = format!("end the processes {} of test {test}", ids.join(", "));
-                return Err(RunError::system(what, error));
+                return Err(Error::system(what, error));
             }
-            let failed = |error| RunError::system("wait for the end of a test", error);
+            let failed = |error| Error::system("wait for the end of a test", error);
             self.wait(&[], left.min(Duration::from_millis(100)))
                 .map_err(failed)?;
             if let Some(signal) = self.ending_signal().map_err(failed)? {

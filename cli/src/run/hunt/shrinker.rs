@@ -1,11 +1,10 @@
 //! Shrinks the faults of a run by running the test again and again, within limits.
 
-use super::again::Again;
 use super::part::Part;
 use super::plan::Plan;
 use super::report::Smallest;
 use super::shrink::{fewest, smallest};
-use crate::run::error::RunError;
+use crate::error::Error;
 use std::time::{Duration, Instant};
 
 /// How often to run the test with the same faults: threads are scheduled differently each time.
@@ -28,18 +27,10 @@ pub(super) struct Shrinker<F> {
     until: Instant,
     /// Whether a run did not take place, since the time was up.
     was_cut_short: bool,
-    error: Option<RunError>,
+    error: Option<Error>,
 }
 
-/// The faults that are left.
-pub(super) struct Shrunk {
-    plan: Plan,
-    failed: u32,
-    runs: u32,
-    complete: bool,
-}
-
-impl<F: FnMut(&str) -> Result<bool, RunError>> Shrinker<F> {
+impl<F: FnMut(&str) -> Result<bool, Error>> Shrinker<F> {
     /// `limit` is the longest that one run takes.
     pub(super) fn new(fails: F, limit: Duration) -> Self {
         Self {
@@ -51,40 +42,41 @@ impl<F: FnMut(&str) -> Result<bool, RunError>> Shrinker<F> {
         }
     }
 
-    /// Shrinks a plan with which the test has failed once.
-    ///
-    /// # Errors
-    /// If the test can't be run.
-    pub(super) fn shrink(mut self, plan: &Plan) -> Result<Shrunk, RunError> {
+    /// Shrinks a plan with which the test has failed once. `again` makes the command that repeats a run.
+    pub(super) fn shrink(
+        mut self,
+        plan: &Plan,
+        again: impl FnOnce(&str) -> String,
+    ) -> Result<Smallest, Error> {
         let mut once = |parts: &[Part]| self.fails_once(&plan.with(parts.to_vec()));
         let parts = fewest(&plan.parts, &mut once);
         // A smaller number is no gain if the test then fails less often.
         let mut always = |parts: &[Part]| self.fails_always(&plan.with(parts.to_vec()));
         let parts = smallest(&parts, Part::smaller, &mut always);
-        let plan = plan.with(parts);
+        let faults = plan.with(parts).to_string();
         let (runs, complete) = (self.runs, !self.was_cut_short);
         let mut failed = 0;
         for _ in 0..CONFIRMING_RUNS {
-            failed += u32::from((self.fails)(&plan.to_string())?);
+            failed += u32::from((self.fails)(&faults)?);
         }
         match self.error {
             Some(error) => Err(error),
-            None => Ok(Shrunk {
-                plan,
+            None => Ok(Smallest {
+                again: again(&faults),
+                faults,
                 failed,
+                of: CONFIRMING_RUNS,
                 runs,
                 complete,
             }),
         }
     }
 
-    /// Whether one of some runs fails.
     fn fails_once(&mut self, plan: &Plan) -> bool {
         let faults = plan.to_string();
         (0..TRIES).any(|_| self.try_it(&faults) == Some(true))
     }
 
-    /// Whether all of some runs fail.
     fn fails_always(&mut self, plan: &Plan) -> bool {
         let faults = plan.to_string();
         (0..TRIES).all(|_| self.try_it(&faults) == Some(true))
@@ -109,34 +101,11 @@ impl<F: FnMut(&str) -> Result<bool, RunError>> Shrinker<F> {
     }
 }
 
-impl Shrunk {
-    pub(super) fn reported(&self, again: &Again) -> Smallest {
-        let faults = self.plan.to_string();
-        Smallest {
-            again: again.run(&faults),
-            faults,
-            failed: self.failed,
-            of: CONFIRMING_RUNS,
-            runs: self.runs,
-            complete: self.complete,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::part::tests::late;
     use super::*;
-    use roce_verbs::faults::{CompletionFault, Injection, Operation, When};
     use roce_verbs::settings::Chance;
-
-    fn late(ms: u64, first: u64, last: u64) -> Part {
-        let fault = CompletionFault::Late(Duration::from_millis(ms));
-        let last = Some(last);
-        Part::Injection(Injection {
-            when: When::Matches { first, last },
-            ..Injection::completion(Operation::Recv, fault)
-        })
-    }
 
     fn plan() -> Plan {
         Plan {
@@ -149,10 +118,12 @@ mod tests {
         }
     }
 
-    fn shrunk(fails: impl FnMut(&str) -> bool, time: Duration) -> Shrunk {
+    fn shrunk(fails: impl FnMut(&str) -> bool, time: Duration) -> Smallest {
         let mut fails = fails;
         let shrinker = Shrinker::new(|faults: &str| Ok(fails(faults)), time);
-        shrinker.shrink(&plan()).expect("no run is impossible")
+        shrinker
+            .shrink(&plan(), str::to_owned)
+            .expect("no run is impossible")
     }
 
     #[test]
@@ -169,7 +140,7 @@ mod tests {
             })
         };
         let found = shrunk(fails, Duration::from_secs(600));
-        assert_eq!(found.plan.to_string(), "recv:late=5ms@5");
+        assert_eq!(found.faults, "recv:late=5ms@5");
         assert_eq!((found.failed, found.complete), (CONFIRMING_RUNS, true));
         assert!(found.runs < 60, "{}", found.runs);
     }
@@ -183,7 +154,7 @@ mod tests {
             faults.contains("loss") && faults.contains("dup") && runs % 3 == 0
         };
         let found = shrunk(fails, Duration::from_secs(600));
-        assert_eq!(found.plan.to_string(), "loss=1%,dup=1%,seed=7");
+        assert_eq!(found.faults, "loss=1%,dup=1%,seed=7");
         assert!((1..=2).contains(&found.failed), "{}", found.failed);
     }
 
@@ -196,7 +167,7 @@ mod tests {
             faults.contains("late=20ms") || (faults.contains("late=") && runs % 2 == 0)
         };
         let found = shrunk(fails, Duration::from_secs(600));
-        let left = found.plan.to_string();
+        let left = found.faults;
         assert!(left.starts_with("recv:late=20ms@"), "{left}");
         assert_eq!(found.failed, CONFIRMING_RUNS);
     }
@@ -204,14 +175,15 @@ mod tests {
     #[test]
     fn a_test_that_fails_without_faults_is_left_without() {
         let found = shrunk(|_| true, Duration::from_secs(600));
-        assert_eq!(found.plan.to_string(), "");
+        assert_eq!(found.faults, "");
         assert_eq!(found.failed, CONFIRMING_RUNS);
     }
 
     #[test]
     fn when_the_time_is_up_the_best_so_far_is_left() {
         let found = shrunk(|_| true, Duration::ZERO);
-        assert_eq!((found.plan, found.complete, found.runs), (plan(), false, 0));
+        assert_eq!((found.complete, found.runs), (false, 0));
+        assert_eq!(found.faults, plan().to_string());
     }
 
     #[test]
@@ -228,8 +200,8 @@ mod tests {
 
     #[test]
     fn an_error_ends_it() {
-        let fails = |_: &str| Err(RunError::Usage("no".to_owned()));
-        let result = Shrinker::new(fails, Duration::from_secs(600)).shrink(&plan());
+        let fails = |_: &str| Err(Error::usage("no"));
+        let result = Shrinker::new(fails, Duration::from_secs(600)).shrink(&plan(), str::to_owned);
         assert!(result.is_err());
     }
 }

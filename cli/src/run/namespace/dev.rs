@@ -9,14 +9,14 @@
 //! - a tmpfs with each entry of `/dev` mounted into it, which works in a user namespace. Later
 //!   entries are not visible.
 
+use super::DeviceFiles;
 use super::cover::Cover;
-use super::{DeviceFiles, NamespaceError, Privilege};
+use crate::error::Error;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
 use std::ffi::CString;
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -32,54 +32,28 @@ const PTMX: &str = "/dev/ptmx";
 /// must not remove files in the system's `/dev/shm`. Its devices can be opened for writing.
 pub(super) const KEPT: &str = "/sys/class/roce/dev";
 
-/// The way that `/dev/infiniband` was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DevMethod {
-    /// A tmpfs over the system's own folder.
-    Hidden,
-    /// An overlay over `/dev`.
-    Overlay,
-    /// A tmpfs over `/dev`, with every entry mounted into it.
-    Entries,
-}
-
-impl fmt::Display for DevMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hidden => "/dev/infiniband",
-            Self::Overlay => "/dev (an overlay over it)",
-            Self::Entries => "/dev (a folder in memory over it, with its entries)",
-        })
-    }
-}
-
-/// Shows `device_files` in `/dev/infiniband`.
+/// Shows `device_files` in `/dev/infiniband`. Returns what was mounted, for messages.
 ///
 /// # Errors
 /// If it is not possible. `/dev` is then unchanged.
-pub(super) fn show(
-    device_files: &DeviceFiles,
-    privilege: Privilege,
-) -> Result<DevMethod, NamespaceError> {
+pub(super) fn show(device_files: &DeviceFiles, as_user: bool) -> Result<&'static str, Error> {
     let fill = |root: &Path| make_devices(device_files, root);
     let folder = Path::new(INFINIBAND);
     if folder.is_dir() {
         let hide = || Cover::hiding(folder)?.fill(fill);
-        let failed = |e| NamespaceError::new("a folder in memory over /dev/infiniband", e);
-        return hide().map(|()| DevMethod::Hidden).map_err(failed);
+        let failed = |e| Error::system("a folder in memory over /dev/infiniband", e);
+        return hide().map(|()| INFINIBAND).map_err(failed);
     }
-    let why = match privilege {
-        Privilege::Own => match overlay(device_files) {
-            Ok(()) => return Ok(DevMethod::Overlay),
+    let why = match as_user {
+        false => match overlay(device_files) {
+            Ok(()) => return Ok("/dev (an overlay over it)"),
             Err(error) => format!(" (no overlay over it: {error})"),
         },
-        Privilege::UserNamespace => String::new(),
+        true => String::new(),
     };
     let what = format!("a folder in memory over /dev{why}");
-    let failed = |error| NamespaceError::new(what.clone(), error);
-    entries(device_files)
-        .map(|()| DevMethod::Entries)
-        .map_err(failed)
+    entries(device_files).map_err(|error| Error::system(what, error))?;
+    Ok("/dev (a folder in memory over it, with its entries)")
 }
 
 /// Makes the device files in `folder`. They are mounts of an existing device, because a user
@@ -100,11 +74,11 @@ fn make_devices(device_files: &DeviceFiles, folder: &Path) -> io::Result<()> {
 
 /// Covers `/dev` with an overlay.
 fn overlay(device_files: &DeviceFiles) -> io::Result<()> {
-    let before = check_dev();
+    let before = opening();
     let below = handle()?;
     let submounts = submounts()?;
     // The upper layer. It is invisible, because the overlay covers it.
-    let memory = Mounts::default().tmpfs()?;
+    let memory = Mounts::default().add("tmpfs", "mode=0755,size=64m")?;
     for name in ["upper", "work"] {
         fs::create_dir(Path::new(DEV).join(name))?;
     }
@@ -112,7 +86,7 @@ fn overlay(device_files: &DeviceFiles) -> io::Result<()> {
         "lowerdir={},upperdir=/dev/upper,workdir=/dev/work",
         path_of(&below).display()
     );
-    let mounts = memory.overlay(&options)?;
+    let mounts = memory.add("overlay", &options)?;
     for submount in submounts {
         bind(
             &path_of(&below).join(&submount),
@@ -122,14 +96,14 @@ fn overlay(device_files: &DeviceFiles) -> io::Result<()> {
     }
     fs::create_dir(INFINIBAND)?;
     make_devices(device_files, Path::new(INFINIBAND))?;
-    before.check()?;
+    check_opening(&before)?;
     mounts.keep();
     Ok(())
 }
 
 /// Covers `/dev` with a tmpfs that has the same entries.
 fn entries(device_files: &DeviceFiles) -> io::Result<()> {
-    let before = check_dev();
+    let before = opening();
     // A ptmx that is mounted alone makes no pseudoterminals: the kernel looks for the folder `pts`
     // beside it. The one in `pts` works, but most systems deny opening it. The one in the preserved
     // `/dev` works, too.
@@ -152,14 +126,8 @@ fn entries(device_files: &DeviceFiles) -> io::Result<()> {
         let folder = root.join("infiniband");
         fs::create_dir(&folder)?;
         make_devices(device_files, &folder)?;
-        before.check()
+        check_opening(&before)
     })
-}
-
-/// Which device files in `/dev` open. A mount over `/dev` may break them.
-struct DevCheck {
-    null: bool,
-    ptmx: bool,
 }
 
 fn opens(path: &str) -> bool {
@@ -169,25 +137,17 @@ fn opens(path: &str) -> bool {
     options.open(path).is_ok()
 }
 
-fn check_dev() -> DevCheck {
-    DevCheck {
-        null: opens("/dev/null"),
-        ptmx: opens(PTMX),
-    }
+/// The device files that open. A mount over `/dev` may break them.
+fn opening() -> Vec<&'static str> {
+    let all = ["/dev/null", PTMX];
+    all.into_iter().filter(|path| opens(path)).collect()
 }
 
-impl DevCheck {
-    /// # Errors
-    /// If something that worked before no longer works.
-    fn check(&self) -> io::Result<()> {
-        let now = check_dev();
-        if self.null && !now.null {
-            return Err(io::Error::other("/dev/null would not open in it"));
-        }
-        if self.ptmx && !now.ptmx {
-            return Err(io::Error::other("/dev/ptmx would not open in it"));
-        }
-        Ok(())
+/// Checks that these device files still open.
+fn check_opening(paths: &[&str]) -> io::Result<()> {
+    match paths.iter().find(|path| !opens(path)) {
+        Some(path) => Err(io::Error::other(format!("{path} would not open in it"))),
+        None => Ok(()),
     }
 }
 
@@ -196,14 +156,6 @@ impl DevCheck {
 struct Mounts(usize);
 
 impl Mounts {
-    fn tmpfs(self) -> io::Result<Self> {
-        self.add("tmpfs", "mode=0755,size=64m")
-    }
-
-    fn overlay(self, options: &str) -> io::Result<Self> {
-        self.add("overlay", options)
-    }
-
     fn add(mut self, kind: &str, options: &str) -> io::Result<Self> {
         let flags = MsFlags::MS_NOSUID;
         mount(Some("roce"), DEV, Some(kind), flags, Some(options))?;

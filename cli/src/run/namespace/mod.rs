@@ -5,70 +5,35 @@
 
 mod cover;
 mod dev;
-mod ids;
-
-pub(crate) use dev::DevMethod;
 
 use super::library::Library;
 use super::tree::DeviceFiles;
+use crate::error::Error;
 use cover::Cover;
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
+use nix::unistd::{getegid, geteuid};
+use roce_trust::map_ids;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The folder for links to the library, within the namespace.
-const LINKS: &str = "/sys/class/roce/lib";
-
-/// The privilege that made the namespace possible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Privilege {
-    /// This process may mount.
-    Own,
-    /// A user namespace, in which it may mount.
-    UserNamespace,
-}
-
-/// The operation that failed, and why.
-#[derive(Debug)]
-pub(crate) struct NamespaceError {
-    what: String,
-    source: io::Error,
-}
-
-impl NamespaceError {
-    fn new(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self {
-            what: what.into(),
-            source: source.into(),
-        }
-    }
-}
-
-impl fmt::Display for NamespaceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.source)
-    }
-}
+pub(crate) const LINKS: &str = "/sys/class/roce/lib";
 
 /// A namespace that this process has entered.
 #[derive(Debug)]
 pub(crate) struct Entered {
-    /// The privilege that was used.
-    pub(crate) privilege: Privilege,
-    /// The folder with links to the library.
-    pub(crate) links: PathBuf,
-    /// The way that `/dev/infiniband` was made, or why there is only the system's.
-    pub(crate) dev: Result<DevMethod, NamespaceError>,
+    /// What shows the devices in `/dev`, or why there is only the system's `/dev/infiniband`.
+    pub(crate) dev: Result<&'static str, Error>,
     /// Why this process needs a user namespace to mount; `None` if it needs none.
-    pub(crate) mount_denied: Option<NamespaceError>,
+    pub(crate) mount_denied: Option<Error>,
 }
 
 impl fmt::Display for Entered {
@@ -93,73 +58,61 @@ impl fmt::Display for Entered {
 ///
 /// # Errors
 /// If it is not possible. The process is then unchanged.
-pub(crate) fn enter(
-    device_files: &DeviceFiles,
-    library: &Library,
-) -> Result<Entered, NamespaceError> {
+pub(crate) fn enter(device_files: &DeviceFiles, library: &Library) -> Result<Entered, Error> {
     let mount_denied = match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => None,
-        Err(error @ Errno::EPERM) => Some(NamespaceError::new("a mount namespace", error)),
-        Err(error) => return Err(NamespaceError::new("a mount namespace", error)),
+        Err(error @ Errno::EPERM) => Some(Error::system("a mount namespace", error)),
+        Err(error) => return Err(Error::system("a mount namespace", error)),
     };
     let dev = match mount_denied {
-        None => show(device_files, Some(library), Privilege::Own)?,
+        None => show(device_files, Some(library), false)?,
         Some(_) => {
-            // A process can't leave a user namespace, so another process tries first.
-            probe()?;
+            probe().map_err(|error| Error::system("a private /sys", error))?;
             enter_as_user(device_files, Some(library))?
         }
     };
-    Ok(Entered {
-        privilege: match mount_denied {
-            None => Privilege::Own,
-            Some(_) => Privilege::UserNamespace,
-        },
-        links: LINKS.into(),
-        dev,
-        mount_denied,
-    })
+    Ok(Entered { dev, mount_denied })
 }
 
-/// Enters a user namespace, in which mounts are allowed. Returns the way that `/dev/infiniband` was
-/// made, or why there is only the system's.
+/// Enters a user namespace, in which mounts are allowed. Returns [`Entered::dev`].
 ///
 /// # Errors
 /// If it is not possible. The process may have lost permissions that it had before.
 pub(crate) fn enter_as_user(
     device_files: &DeviceFiles,
     library: Option<&Library>,
-) -> Result<Result<DevMethod, NamespaceError>, NamespaceError> {
-    let ids = ids::Ids::own();
+) -> Result<Result<&'static str, Error>, Error> {
+    let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
-        .map_err(|error| NamespaceError::new("a user namespace", error))?;
-    ids.map()
-        .map_err(|error| NamespaceError::new("the user in a user namespace", error))?;
-    show(device_files, library, Privilege::UserNamespace)
+        .map_err(|error| Error::system("a user namespace", error))?;
+    map_ids(user.as_raw(), group.as_raw())
+        .map_err(|error| Error::system("the user in a user namespace", error))?;
+    show(device_files, library, true)
 }
 
-/// Tests in another process whether [`enter_as_user`] works here.
-fn probe() -> Result<(), NamespaceError> {
-    let failed = |error| NamespaceError::new("a private /sys", error);
+/// Tests in another process whether [`enter_as_user`] works here: a process can't leave a namespace that it
+/// entered.
+pub(crate) fn probe() -> io::Result<()> {
     let output = Command::new("/proc/self/exe")
         .arg(super::PROBE)
         .stdin(Stdio::null())
-        .output()
-        .map_err(failed)?;
+        .output()?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.trim().strip_prefix("roce: ").unwrap_or(said.trim());
-    Err(failed(io::Error::other(said)))
+    let said = said.trim();
+    Err(io::Error::other(
+        said.strip_prefix("roce: ").unwrap_or(said),
+    ))
 }
 
 /// Makes the mounts of a namespace that belongs to this process.
 fn show(
     device_files: &DeviceFiles,
     library: Option<&Library>,
-    privilege: Privilege,
-) -> Result<Result<DevMethod, NamespaceError>, NamespaceError> {
+    as_user: bool,
+) -> Result<Result<&'static str, Error>, Error> {
     // Later mounts outside are still visible here, and none of these mounts is visible outside.
     mount(
         None::<&Path>,
@@ -168,17 +121,17 @@ fn show(
         MsFlags::MS_REC | MsFlags::MS_SLAVE,
         None::<&Path>,
     )
-    .map_err(|error| NamespaceError::new("make mounts private", error))?;
+    .map_err(|error| Error::system("make mounts private", error))?;
     // Any user that the program switches to can read the files.
     let before = umask(Mode::from_bits_truncate(0o022));
-    let shown = show_class(device_files, library).map(|()| dev::show(device_files, privilege));
+    let shown = show_class(device_files, library).map(|()| dev::show(device_files, as_user));
     umask(before);
     shown
 }
 
-fn show_class(device_files: &DeviceFiles, library: Option<&Library>) -> Result<(), NamespaceError> {
+fn show_class(device_files: &DeviceFiles, library: Option<&Library>) -> Result<(), Error> {
     let hidden = [DeviceFiles::CLASSES.as_slice(), &["roce"]].concat();
-    let failed = |error| NamespaceError::new("a folder in memory over /sys/class", error);
+    let failed = |error| Error::system("a folder in memory over /sys/class", error);
     let class = Cover::over(Path::new("/sys/class"), &hidden).map_err(failed)?;
     let fill = |root: &Path| {
         device_files.class.write(root)?;

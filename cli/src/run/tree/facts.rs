@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 /// The facts that determine a device's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// The device's name.
     pub(crate) name: String,
-    /// The interface's name.
     pub(crate) interface: String,
     /// The interface's index, which is also its number among the devices.
     pub(crate) index: u32,
@@ -19,7 +17,6 @@ pub(crate) struct Facts {
     pub(crate) mac: [u8; 6],
     /// Whether the interface is up and has a link.
     pub(crate) running: bool,
-    /// The GID table.
     pub(crate) gids: Vec<GidEntry>,
     /// The interface in sysfs, with all links followed.
     pub(crate) net: PathBuf,

@@ -5,13 +5,14 @@
 
 mod device;
 mod facts;
-mod full;
-mod write;
 
 pub(crate) use facts::Facts;
 
 use roce_verbs::Device;
 use roce_verbs::datapath::DatapathOptions;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// The kernel's version number of its verbs interface.
@@ -23,14 +24,12 @@ pub(crate) struct Tree {
     entries: Vec<(PathBuf, Node)>,
 }
 
-/// An entry of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Node {
     /// A folder, which may be empty.
     Folder,
     /// A file with this text.
     File(String),
-    /// A symbolic link.
     Link(PathBuf),
 }
 
@@ -83,6 +82,26 @@ impl DeviceFiles {
         }
         Self { class, dev }
     }
+
+    /// `sys`, with all of `/sys` and the generated files, and `dev/infiniband`. Device files are
+    /// links, which need no privilege.
+    ///
+    /// # Errors
+    /// If `/sys` can't be listed.
+    pub(crate) fn full_tree(&self) -> io::Result<Tree> {
+        let mut full = Tree::default();
+        let class = Path::new("sys/class");
+        for (path, node) in &self.class.entries {
+            full.entries.push((class.join(path), node.clone()));
+        }
+        // The rest of /sys, so that the folder can replace it.
+        full.link_others(Path::new("/sys"), &["class"])?;
+        full.link_others(Path::new("/sys/class"), &Self::CLASSES)?;
+        for name in &self.dev {
+            full.link(Path::new("dev/infiniband").join(name), Self::DEVICE);
+        }
+        Ok(full)
+    }
 }
 
 /// The entries that connect a device in `/dev` with one in `/sys/class/infiniband`.
@@ -118,10 +137,87 @@ impl Tree {
         self.entries.push((path.into(), Node::Link(target)));
     }
 
+    /// Links to the entries of `from`, except for those in `except`. Does nothing if `from` does
+    /// not exist.
+    fn link_others(&mut self, from: &Path, except: &[&str]) -> io::Result<()> {
+        let Ok(entries) = fs::read_dir(from) else {
+            return Ok(());
+        };
+        let mut paths: Vec<PathBuf> = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<io::Result<_>>()?;
+        // Sort the entries, so that equal trees have equal hashes.
+        paths.sort();
+        for path in paths {
+            let hidden = except
+                .iter()
+                .any(|name| path.file_name() == Some(name.as_ref()));
+            if !hidden {
+                self.link(path.strip_prefix("/").unwrap_or(&path), &path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes everything below `root`, which has none of it.
+    ///
+    /// # Errors
+    /// If an entry can't be made; the error names it.
+    pub(crate) fn write(&self, root: &Path) -> io::Result<()> {
+        for (path, node) in &self.entries {
+            write_one(&root.join(path), node)?;
+        }
+        Ok(())
+    }
+
+    /// Restores what is missing or different below `root`, where everything was written before.
+    ///
+    /// # Errors
+    /// If an entry can't be made; the error names it.
+    pub(crate) fn repair(&self, root: &Path) -> io::Result<()> {
+        for (path, node) in &self.entries {
+            let path = root.join(path);
+            if !matches_node(&path, node) {
+                let _ = fs::remove_file(&path);
+                write_one(&path, node)?;
+            }
+        }
+        Ok(())
+    }
+
     #[cfg(test)]
     fn at(&self, path: &str) -> Option<&Node> {
         let found = self.entries.iter().find(|(at, _)| at == Path::new(path));
         found.map(|(_, node)| node)
+    }
+}
+
+/// Whether a path has the expected entry.
+fn matches_node(path: &Path, node: &Node) -> bool {
+    match node {
+        Node::Folder => path.is_dir(),
+        Node::File(text) => fs::read(path).is_ok_and(|found| found == text.as_bytes()),
+        Node::Link(target) => fs::read_link(path).is_ok_and(|found| found == *target),
+    }
+}
+
+fn write_one(path: &Path, node: &Node) -> io::Result<()> {
+    write(path, node)
+        .map_err(|error| io::Error::new(error.kind(), format!("make {}: {error}", path.display())))
+}
+
+fn write(path: &Path, node: &Node) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    match node {
+        Node::Folder => fs::create_dir_all(path),
+        Node::File(text) => {
+            fs::write(path, text)?;
+            // Read-only, as in sysfs.
+            fs::set_permissions(path, fs::Permissions::from_mode(0o444))
+        }
+        Node::Link(target) => symlink(target, path),
     }
 }
 

@@ -4,17 +4,16 @@ mod page;
 mod plot;
 mod report;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::error::Error;
+use crate::progress::bar;
+use crate::sim::parallel::run_all;
 use report::Report;
-use roce_sim::congestion::{Algorithm, Loss, Outcome, RunError, Scenario, catalogue, run};
+use roce_sim::congestion::{Algorithm, Loss, Outcome, Scenario, catalogue, run};
 use roce_trust::output;
-use std::fmt;
-use std::io;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 const EXAMPLES: &str = "Examples:
@@ -60,46 +59,10 @@ pub struct DcqcnArgs {
     pub write: Option<PathBuf>,
 }
 
-/// Why the experiments failed.
-#[non_exhaustive]
-pub enum DcqcnError {
-    /// A run failed.
-    Run(RunError),
-    /// A plot could not be drawn.
-    Plot(String),
-    /// Files could not be written.
-    Io(String, io::Error),
-    /// Standard output could not be written. The error names it.
-    Print(io::Error),
-}
-
-impl fmt::Display for DcqcnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Run(error) => write!(f, "an experiment failed: {error}"),
-            Self::Plot(error) => write!(f, "can't draw: {error}"),
-            Self::Print(error) => error.fmt(f),
-            Self::Io(what, error) => write!(f, "can't write {what}: {error}"),
-        }
-    }
-}
-
-impl fmt::Debug for DcqcnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for DcqcnError {}
-
 /// Runs experiments.
-///
-/// # Errors
-/// If a run fails, or its results can't be written.
-pub fn run_command(args: &DcqcnArgs) -> Result<ExitCode, DcqcnError> {
+pub fn run_command(args: &DcqcnArgs) -> Result<ExitCode, Error> {
     if args.list {
-        let listed = report::list(&catalogue(args.seed));
-        output::unless_reader_has_gone(listed).map_err(DcqcnError::Print)?;
+        output::unless_reader_has_gone(report::list(&catalogue(args.seed)))?;
         return Ok(ExitCode::SUCCESS);
     }
     let begin = Instant::now();
@@ -108,7 +71,7 @@ pub fn run_command(args: &DcqcnArgs) -> Result<ExitCode, DcqcnError> {
     if let Some(dir) = &args.write {
         page::write(dir, &report)?;
     }
-    output::unless_reader_has_gone(report.print(args.json)).map_err(DcqcnError::Print)?;
+    output::unless_reader_has_gone(report.print(args.json))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -131,47 +94,26 @@ fn scenarios(args: &DcqcnArgs) -> Vec<Scenario> {
 }
 
 /// Runs all experiments, several at a time. Outcomes are in the order of the scenarios.
-fn all(scenarios: &[Scenario], args: &DcqcnArgs) -> Result<Vec<Outcome>, DcqcnError> {
-    let jobs = args.jobs.map_or_else(
-        || std::thread::available_parallelism().map_or(1, NonZero::get),
-        NonZero::get,
-    );
+fn all(scenarios: &[Scenario], args: &DcqcnArgs) -> Result<Vec<Outcome>, Error> {
     let microseconds = |time: core::time::Duration| time.as_micros() as u64;
     let length = scenarios
         .iter()
         .map(|scenario| microseconds(scenario.duration));
-    let bar = ProgressBar::new(length.sum());
-    if let Ok(style) =
-        ProgressStyle::with_template("{elapsed} [{wide_bar}] {percent} %, {eta} left")
-    {
-        bar.set_style(style);
-    }
-    let next = AtomicUsize::new(0);
+    let bar = bar(
+        length.sum(),
+        "{elapsed} [{wide_bar}] {percent} %, {eta} left",
+    );
     let results = Mutex::new(vec![None; scenarios.len()]);
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.min(scenarios.len()) {
-            scope.spawn(|| {
-                while let Some((number, scenario)) = next_scenario(&next, scenarios) {
-                    let mut progress = |time| bar.inc(microseconds(time));
-                    let result = run(scenario, args.seed, &mut progress);
-                    let mut results = results.lock().unwrap_or_else(|e| e.into_inner());
-                    results[number] = Some(result);
-                }
-            });
-        }
+    run_all(scenarios.len() as u64, args.jobs, |number| {
+        let number = number as usize;
+        let mut progress = |time| bar.inc(microseconds(time));
+        let result = run(&scenarios[number], args.seed, &mut progress);
+        results.lock().unwrap_or_else(PoisonError::into_inner)[number] = Some(result);
     });
     bar.finish_and_clear();
-    let results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     let outcomes: Result<_, _> = results.into_iter().flatten().collect();
-    outcomes.map_err(DcqcnError::Run)
-}
-
-fn next_scenario<'a>(
-    next: &AtomicUsize,
-    scenarios: &'a [Scenario],
-) -> Option<(usize, &'a Scenario)> {
-    let number = next.fetch_add(1, Ordering::Relaxed);
-    Some((number, scenarios.get(number)?))
+    outcomes.map_err(|error| Error::new(format_args!("an experiment failed: {error}")))
 }
 
 fn scenario_name(name: &str) -> Result<String, String> {

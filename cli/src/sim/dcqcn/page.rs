@@ -1,8 +1,8 @@
 //! The figures of `docs/generated/congestion.md`.
 
-use super::DcqcnError;
 use super::plot::{curves, curves_csv, slowdowns, slowdowns_csv};
 use super::report::{COLUMNS, Report, cells};
+use crate::error::Error;
 use roce_sim::congestion::{Algorithm, Loss, Outcome, catalogue, jain};
 use roce_trust::files;
 use std::collections::BTreeMap;
@@ -21,12 +21,9 @@ const COMPARED: &str = "incast-8";
 const PARKING_LOT: &str = "parking-lot";
 
 /// Writes plots and their data to `dir/congestion`, and tables to `dir/congestion.md`.
-///
-/// # Errors
-/// If a file can't be read or written.
-pub(super) fn write(dir: &Path, report: &Report) -> Result<(), DcqcnError> {
+pub(super) fn write(dir: &Path, report: &Report) -> Result<(), Error> {
     let folder = dir.join("congestion");
-    create(&folder)?;
+    files::create_folders(&folder).map_err(|error| failed(&folder, error))?;
     let mut rates = BTreeMap::new();
     for scenario in catalogue(report.seed) {
         rates.insert(scenario.name, scenario.bits_per_sec as f64);
@@ -46,7 +43,7 @@ pub(super) fn write(dir: &Path, report: &Report) -> Result<(), DcqcnError> {
                 false => format!("{}-{}", outcome.scenario, outcome.algorithm.name()),
             };
             let rate = rates.get(outcome.scenario).copied().unwrap_or(0.0);
-            let svg = curves(outcome, rate).map_err(DcqcnError::Plot)?;
+            let svg = curves(outcome, rate).map_err(Error::new)?;
             save(&folder, &name, &svg, &curves_csv(outcome))?;
             link_plot(&mut page, &name);
             phases(&mut page, outcome);
@@ -63,10 +60,10 @@ fn slowdown_section(
     report: &Report,
     name: &str,
     page: &mut String,
-) -> Result<(), DcqcnError> {
+) -> Result<(), Error> {
     let same = report.outcomes.iter().filter(|o| o.scenario == name);
     let outcomes: Vec<&Outcome> = same.collect();
-    let svg = slowdowns(&outcomes).map_err(DcqcnError::Plot)?;
+    let svg = slowdowns(&outcomes).map_err(Error::new)?;
     save(folder, name, &svg, &slowdowns_csv(&outcomes))?;
     link_plot(page, name);
     page.push_str(
@@ -184,7 +181,7 @@ fn fair_shares(page: &mut String, outcome: &Outcome) {
     page.push('\n');
 }
 
-fn save(folder: &Path, name: &str, svg: &str, csv: &str) -> Result<(), DcqcnError> {
+fn save(folder: &Path, name: &str, svg: &str, csv: &str) -> Result<(), Error> {
     for (kind, text) in [("svg", svg), ("csv", csv)] {
         let path = folder.join(format!("{name}.{kind}"));
         files::write(&path, text).map_err(|error| failed(&path, error))?;
@@ -192,13 +189,8 @@ fn save(folder: &Path, name: &str, svg: &str, csv: &str) -> Result<(), DcqcnErro
     Ok(())
 }
 
-fn create(folder: &Path) -> Result<(), DcqcnError> {
-    let made = files::create_folders(folder);
-    made.map(drop).map_err(|error| failed(folder, error))
-}
-
 /// Replaces the text between the marker lines of a page.
-fn replace(path: &Path, text: &str) -> Result<(), DcqcnError> {
+fn replace(path: &Path, text: &str) -> Result<(), Error> {
     let old = fs::read_to_string(path).map_err(|error| failed(path, error))?;
     let parts = old
         .split_once(BEGIN)
@@ -211,6 +203,6 @@ fn replace(path: &Path, text: &str) -> Result<(), DcqcnError> {
     files::write(path, new).map_err(|error| failed(path, error))
 }
 
-fn failed(path: &Path, error: io::Error) -> DcqcnError {
-    DcqcnError::Io(path.display().to_string(), error)
+fn failed(path: &Path, error: io::Error) -> Error {
+    Error::write(path, &error)
 }

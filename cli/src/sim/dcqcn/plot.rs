@@ -1,22 +1,13 @@
 //! Curves, as SVG and as CSV.
 
-use crate::plot::{Area, Axes, Key, Points, chart};
-use plotters::prelude::*;
+use crate::plot::{Area, Axes, Key, Points, chart, draw, picture};
 use roce_sim::congestion::{Completion, Outcome};
 use std::error::Error;
 use std::fmt::Write;
 
 /// The rate of each flow and, below it, the queue lengths, over time.
-///
-/// # Errors
-/// If the plot can't be drawn.
 pub(super) fn curves(outcome: &Outcome, bits_per_sec: f64) -> Result<String, String> {
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, (760, 520)).into_drawing_area();
-        draw_curves(outcome, bits_per_sec, &area).map_err(|e| e.to_string())?;
-    }
-    Ok(svg)
+    draw((760, 520), |area| draw_curves(outcome, bits_per_sec, area))
 }
 
 fn draw_curves(
@@ -24,7 +15,6 @@ fn draw_curves(
     bits_per_sec: f64,
     area: &Area<'_>,
 ) -> Result<(), Box<dyn Error>> {
-    area.fill(&WHITE)?;
     let (above, below) = area.split_vertically(280);
     let caption = format!("{}, {}", outcome.scenario, outcome.algorithm.name());
     let flows = outcome.rows.first().map_or(0, |row| row.rates.len());
@@ -82,27 +72,12 @@ fn draw_curves(
         x: ("ms", outcome.milliseconds),
         y: ("queue, KB", top),
     };
-    chart(&below, &axes, &queues, Key::Inside)?;
-    area.present()?;
-    Ok(())
+    chart(&below, &axes, &queues, Key::Inside)
 }
 
 /// The distribution of the flows' slowdowns relative to their time alone, one line for each
 /// outcome.
-///
-/// # Errors
-/// If the plot can't be drawn.
 pub(super) fn slowdowns(outcomes: &[&Outcome]) -> Result<String, String> {
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, (760, 360)).into_drawing_area();
-        draw_slowdowns(outcomes, &area).map_err(|e| e.to_string())?;
-    }
-    Ok(svg)
-}
-
-fn draw_slowdowns(outcomes: &[&Outcome], area: &Area<'_>) -> Result<(), Box<dyn Error>> {
-    area.fill(&WHITE)?;
     let lines: Vec<(String, Points)> = outcomes
         .iter()
         .map(|outcome| {
@@ -117,9 +92,7 @@ fn draw_slowdowns(outcomes: &[&Outcome], area: &Area<'_>) -> Result<(), Box<dyn 
         x: ("powers of ten of the slowdown", 4.0),
         y: ("percent of flows", 100.0),
     };
-    chart(area, &axes, &lines, Key::Inside)?;
-    area.present()?;
-    Ok(())
+    picture((760, 360), &axes, &lines, Key::Inside)
 }
 
 /// The data of [`curves`].

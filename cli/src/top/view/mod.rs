@@ -37,7 +37,6 @@ pub(crate) struct View {
     pub(crate) live: bool,
 }
 
-/// Draws it.
 pub(crate) fn draw(rates: &Rates, view: &View) -> Screen {
     let mut screen = Screen::new(view.columns);
     screen.push(title(rates, view));

@@ -16,7 +16,7 @@ struct Json<'a> {
     runs: usize,
     failed: usize,
     failures: Vec<Run<'a>>,
-    smallest: Option<Shrunk<'a>>,
+    smallest: Option<&'a Smallest>,
 }
 
 #[derive(Serialize)]
@@ -35,16 +35,6 @@ struct Run<'a> {
     stderr: Option<&'a str>,
 }
 
-#[derive(Serialize)]
-struct Shrunk<'a> {
-    faults: &'a str,
-    again: &'a str,
-    failed: u32,
-    of: u32,
-    runs: u32,
-    complete: bool,
-}
-
 pub(super) fn of(report: &Report) -> io::Result<String> {
     let failures = report.failed();
     let json = Json {
@@ -57,7 +47,7 @@ pub(super) fn of(report: &Report) -> io::Result<String> {
         runs: report.runs.len(),
         failed: report.failures(),
         failures: failures.map(|(number, it, _)| run(number, it)).collect(),
-        smallest: report.smallest.as_ref().map(shrunk),
+        smallest: report.smallest.as_ref(),
     };
     Ok(serde_json::to_string_pretty(&json)? + "\n")
 }
@@ -82,24 +72,5 @@ fn run(number: usize, report: &RunReport) -> Run<'_> {
         again: failure.map(|failure| failure.again.as_str()),
         stdout: failure.map(|failure| failure.stdout.as_str()),
         stderr: failure.map(|failure| failure.stderr.as_str()),
-    }
-}
-
-fn shrunk(smallest: &Smallest) -> Shrunk<'_> {
-    let Smallest {
-        faults,
-        again,
-        failed,
-        of,
-        runs,
-        complete,
-    } = smallest;
-    Shrunk {
-        faults,
-        again,
-        failed: *failed,
-        of: *of,
-        runs: *runs,
-        complete: *complete,
     }
 }

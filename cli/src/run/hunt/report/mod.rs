@@ -10,6 +10,7 @@ mod text;
 use super::runner::Outcome;
 use clap::ValueEnum;
 use roce_trust::output;
+use serde::Serialize;
 use std::io;
 use std::time::Duration;
 
@@ -46,17 +47,14 @@ pub(super) struct Report {
     pub(super) smallest: Option<Smallest>,
 }
 
-/// One run.
 #[derive(Clone, Debug)]
 pub(super) struct RunReport {
     pub(super) outcome: Outcome,
     pub(super) time: Duration,
     pub(super) faults: String,
-    /// If it failed.
     pub(super) failure: Option<Failure>,
 }
 
-/// A run that failed.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     /// In a few words.
@@ -69,7 +67,7 @@ pub(super) struct Failure {
 }
 
 /// The fewest faults that make the test fail.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Smallest {
     /// Empty if it also fails without faults.
     pub(super) faults: String,
@@ -107,7 +105,6 @@ impl Report {
         numbered.filter_map(|(run, number)| Some((number, run, run.failure.as_ref()?)))
     }
 
-    /// The number of failed runs.
     pub(super) fn failures(&self) -> usize {
         self.failed().count()
     }

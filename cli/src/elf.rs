@@ -1,4 +1,4 @@
-//! The dynamic-linking information of an ELF file: the libraries that it needs, and their search
+//! The dynamic-linking information of an ELF file: its loader, the libraries that it needs, and their search
 //! paths.
 //!
 //! Any file may be given: every offset and length is checked, and reads are bounded.
@@ -9,6 +9,24 @@ use std::path::Path;
 
 /// The limit for a table or string, in bytes.
 const MAX_PART: u64 = 1 << 20;
+
+/// A limit that exceeds the length of any loader's name.
+const MAX_NAME: u64 = 4096;
+
+/// `e_machine` of this build; 0 for an unknown one.
+pub(crate) const MACHINE: u16 = if cfg!(target_arch = "x86_64") {
+    62
+} else if cfg!(target_arch = "aarch64") {
+    183
+} else if cfg!(target_arch = "riscv64") {
+    243
+} else if cfg!(target_arch = "powerpc64") {
+    21
+} else if cfg!(target_arch = "s390x") {
+    22
+} else {
+    0
+};
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
@@ -21,17 +39,17 @@ const DT_RUNPATH: u64 = 29;
 
 /// The dynamic-linking information of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Image {
-    /// The processor's number (`e_machine`).
-    pub(super) machine: u16,
+pub(crate) struct Image {
+    /// Whether it is for this processor and word size. Of another one, nothing else is known.
+    pub(crate) is_native: bool,
     /// The libraries that it needs.
-    pub(super) needed: Vec<String>,
+    pub(crate) needed: Vec<String>,
     /// Folders that are searched before LD_LIBRARY_PATH, unless there is a runpath.
-    pub(super) rpath: Vec<String>,
+    pub(crate) rpath: Vec<String>,
     /// Folders that are searched after LD_LIBRARY_PATH.
-    pub(super) runpath: Vec<String>,
-    /// Whether it names a loader. An executable without one is linked statically.
-    pub(super) has_interpreter: bool,
+    pub(crate) runpath: Vec<String>,
+    /// The loader that it names. An executable without one is linked statically.
+    pub(crate) interpreter: Option<String>,
 }
 
 /// A segment of a file, from the program header.
@@ -44,8 +62,8 @@ struct Segment {
 }
 
 impl Image {
-    /// Reads a file. `None` if it is not a 64-bit little-endian ELF file, or is broken.
-    pub(super) fn read(path: &Path) -> Option<Self> {
+    /// Reads a file. `None` if it is no ELF file, or is broken.
+    pub(crate) fn read(path: &Path) -> Option<Self> {
         // Reading a pipe or a device might not end.
         if !std::fs::metadata(path).ok()?.is_file() {
             return None;
@@ -55,16 +73,22 @@ impl Image {
 
     fn parse(file: &mut (impl Read + Seek)) -> io::Result<Option<Self>> {
         let head = part(file, 0, 64)?;
-        // The magic number, 64 bits, little-endian.
-        if head.get(..6) != Some(b"\x7fELF\x02\x01") {
+        if head.len() < 64 || !head.starts_with(b"\x7fELF") {
             return Ok(None);
         }
-        let mut image = Self {
-            machine: number(&head, 18, 2) as u16,
-            ..Self::default()
-        };
+        let mut image = Self::default();
+        // 64 bits, and this processor's byte order.
+        let order = if cfg!(target_endian = "little") { 1 } else { 2 };
+        if head[4] != 2 || head[5] != order || number(&head, 18, 2) != u64::from(MACHINE) {
+            return Ok(Some(image));
+        }
+        image.is_native = true;
         let size = number(&head, 54, 2).max(56);
-        let table = part(file, number(&head, 32, 8), size * number(&head, 56, 2))?;
+        let len = size * number(&head, 56, 2);
+        let table = part(file, number(&head, 32, 8), len)?;
+        if (table.len() as u64) < len {
+            return Ok(None);
+        }
         let segments: Vec<Segment> = table
             .chunks_exact(size as usize)
             .map(|entry| Segment {
@@ -74,7 +98,13 @@ impl Image {
                 len: number(entry, 32, 8),
             })
             .collect();
-        image.has_interpreter = segments.iter().any(|segment| segment.kind == PT_INTERP);
+        if let Some(named) = segments.iter().find(|segment| segment.kind == PT_INTERP) {
+            if named.len > MAX_NAME {
+                return Ok(None);
+            }
+            let name = part(file, named.offset, named.len)?;
+            image.interpreter = Some(String::from_utf8_lossy(&name).into_owned());
+        }
         if let Some(dynamic) = segments.iter().find(|segment| segment.kind == PT_DYNAMIC) {
             let entries = part(file, dynamic.offset, dynamic.len)?;
             image.read_dynamic(file, &entries, &segments)?;
@@ -131,12 +161,14 @@ fn part(file: &mut (impl Read + Seek), at: u64, len: u64) -> io::Result<Vec<u8>>
     Ok(bytes)
 }
 
-/// A little-endian number of `len` bytes; 0 if it is out of range.
+/// A number of `len` bytes in this processor's order; 0 if it is out of range.
 fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
     let part = bytes.get(at..at + len).unwrap_or_default();
-    part.iter()
-        .rev()
-        .fold(0, |n, byte| n << 8 | u64::from(*byte))
+    let add = |n, byte: &u8| n << 8 | u64::from(*byte);
+    match cfg!(target_endian = "little") {
+        true => part.iter().rev().fold(0, add),
+        false => part.iter().fold(0, add),
+    }
 }
 
 #[cfg(test)]
@@ -159,7 +191,7 @@ mod tests {
         let image = parsed(&bytes).expect("an image");
         assert_eq!(image.needed, ["libibverbs.so.1", "libc.so.6"]);
         assert_eq!(image.rpath, ["/a", "$ORIGIN/../b"]);
-        assert!(image.runpath.is_empty() && image.has_interpreter);
+        assert!(image.runpath.is_empty() && image.interpreter.is_some());
         let image = parsed(&elf(&[], None, Some("/c"))).expect("an image");
         assert_eq!(image.runpath, ["/c"]);
     }
