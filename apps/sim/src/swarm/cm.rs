@@ -187,7 +187,7 @@ impl Run<'_> {
                 hop_limit: 64,
                 version: RoceVersion::V2,
             };
-            self.outcome.cm_messages += 1;
+            self.outcome.counts.cm_messages += 1;
             // A message that finds the queue full is lost, and sent again later.
             let _ = self.fabric.nic(host).send_mad(path, &mad);
         }
@@ -349,7 +349,7 @@ impl Run<'_> {
         self.set_managed((pair, 0), Phase::Open, None);
         let ready = self.agent(host)?.ready(now, id, &[]);
         ready.map_err(|error| Violation(format!("pair {pair} is ready: {error}")))?;
-        self.outcome.managed += 1;
+        self.outcome.counts.managed += 1;
         self.now_ready(pair, 0)
     }
 
@@ -421,7 +421,7 @@ impl Run<'_> {
         let now = self.fabric.now();
         let asked = self.agent(host)?.disconnect(now, id, &[]);
         asked.map_err(|error| Violation(format!("pair {pair} side {side}: {error}")))?;
-        self.outcome.disconnects += 1;
+        self.outcome.counts.disconnects += 1;
         self.drive_manager(host)
     }
 

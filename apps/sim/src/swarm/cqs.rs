@@ -130,7 +130,7 @@ impl Run<'_> {
         for done in completions.drain(..) {
             let (pair, side) = self.owner_of((pair, side), &done)?;
             let name = done.status.label();
-            *self.outcome.completions.entry(name).or_default() += 1;
+            *self.outcome.counts.completions.entry(name).or_default() += 1;
             self.oracle.completed(pair, side, &done)?;
             if let (Some(pool), true) = (self.end(pair, side).pool, is_receive(done.opcode)) {
                 self.release_slot(pool, done.wr_id);
@@ -203,7 +203,7 @@ impl Run<'_> {
         if core::mem::replace(&mut state.failed, true) {
             return Ok(());
         }
-        self.outcome.overruns += 1;
+        self.outcome.counts.overruns += 1;
         let ends = self.ends_at(id);
         let mut failed = false;
         let mut users = Vec::new();

@@ -56,7 +56,7 @@ impl Run<'_> {
                 host.0
             ));
         }
-        self.outcome.cq_events += 1;
+        self.outcome.counts.cq_events += 1;
         // Completions that are already there raise no event, so they are polled after this.
         self.arm(id);
         for (pair, side) in self.ends_at(id) {

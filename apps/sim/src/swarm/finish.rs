@@ -103,12 +103,12 @@ impl Run<'_> {
 
     pub(super) fn collect_counters(&mut self) {
         self.outcome.fingerprint = self.fabric.fingerprint();
-        self.outcome.packets = self.fabric.counters();
+        self.outcome.counts.packets = self.fabric.counters();
         self.outcome.virtual_ns = self.fabric.now().as_nanos();
         for host in 0..self.fabric.hosts() {
             let counters = self.fabric.nic(HostId(host)).counters();
-            self.outcome.retransmitted += counters.stat(Stat::Retransmitted);
-            self.outcome.dropped_by_nics += counters.total_drops();
+            self.outcome.counts.retransmitted += counters.stat(Stat::Retransmitted);
+            self.outcome.counts.dropped_by_nics += counters.total_drops();
         }
     }
 }

@@ -254,7 +254,7 @@ impl Run<'_> {
             let posted = self.fabric.nic(host).post_recv(now, qpn, &wr);
             posted.map_err(|e| Violation(format!("member {number}, receive {wr_id}: {e}")))?;
             let at = Region::buffer_offset(at);
-            self.outcome.receives += 1;
+            self.outcome.counts.receives += 1;
             self.oracle
                 .member_posted(number, wr_id, PostedRecv { at, len });
         }
@@ -332,8 +332,8 @@ impl Run<'_> {
             Err(PostError::QueueFull { .. }) => return Ok(false),
             Err(error) => return Err(failed(format!("{datagram:?} refused: {error}"))),
         }
-        self.outcome.sends += 1;
-        self.outcome.multicasts += 1;
+        self.outcome.counts.sends += 1;
+        self.outcome.counts.multicasts += 1;
         self.oracle.datagram_posted(GroupDatagram {
             sender: number,
             qpn: qpn.get(),
@@ -369,7 +369,7 @@ impl Run<'_> {
     fn poll_member(&mut self, number: usize) -> Verdict {
         let cq = Arc::clone(&self.groups.members[number].qp.cq);
         while let Some(done) = poll(&cq)? {
-            self.outcome.multicast_arrivals += 1;
+            self.outcome.counts.multicast_arrivals += 1;
             self.count_completion(&done);
             self.oracle.datagram_arrived(number, &done)?;
         }
@@ -394,7 +394,7 @@ impl Run<'_> {
 
     fn count_completion(&mut self, done: &Completion) {
         let name = done.status.label();
-        *self.outcome.completions.entry(name).or_default() += 1;
+        *self.outcome.counts.completions.entry(name).or_default() += 1;
     }
 
     /// A host restarts: its members and senders are gone.

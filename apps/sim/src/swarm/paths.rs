@@ -62,7 +62,7 @@ impl Run<'_> {
             true => connect.path_mtu.bytes(),
             false => self.plan.link.max_packet_bytes,
         };
-        self.outcome.limited += u64::from(limit.kilobits_per_second != 0);
+        self.outcome.counts.limited += u64::from(limit.kilobits_per_second != 0);
         let now = self.fabric.now();
         let sent = self.bytes_sent(pair, side, now).unwrap_or(0);
         self.oracle
@@ -122,7 +122,7 @@ impl Run<'_> {
             let [Some(first), Some(second)] = counts else {
                 continue;
             };
-            self.outcome.cnps += first.cnps_sent + second.cnps_sent;
+            self.outcome.counts.cnps += first.cnps_sent + second.cnps_sent;
             let limits = self.congestion_limits(pair);
             self.oracle
                 .check_congestion(pair, [first, second], limits)?;

@@ -223,7 +223,7 @@ impl Run<'_> {
         if let Err(error) = posted {
             return violated(format!("receive {wr_id} of pool {pool} refused: {error}"));
         }
-        self.outcome.receives += 1;
+        self.outcome.counts.receives += 1;
         let recv = PostedRecv {
             at: Region::buffer_offset(at),
             len,

@@ -81,7 +81,7 @@ impl Run<'_> {
         if !memory.registered[area] || !region.unmap() {
             return Ok(());
         }
-        self.outcome.unmapped += 1;
+        self.outcome.counts.unmapped += 1;
         // As if the region were deregistered: every access fails from now on.
         self.oracle.deregistered(pair, side, name)
     }
@@ -131,7 +131,7 @@ impl Run<'_> {
             };
         }
         done.map_err(|e| Violation(format!("pair {pair} side {side}: {change:?}: {e}")))?;
-        self.outcome.reregistered += 1;
+        self.outcome.counts.reregistered += 1;
         self.note_reregistration(pair, side, change, target, grant)
     }
 

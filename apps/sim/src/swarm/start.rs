@@ -55,7 +55,7 @@ impl Run<'_> {
             let is_same = |side: &usize| before.ends[*side].qpn == ends[*side].qpn;
             [0, 1].into_iter().filter(is_same).count()
         });
-        self.outcome.numbers_again += numbers_again as u64;
+        self.outcome.counts.numbers_again += numbers_again as u64;
         let causes = Causes {
             numbers_again: numbers_again > 0,
             ..self.causes(plan)
@@ -65,7 +65,7 @@ impl Run<'_> {
         if !plan.managed {
             self.note_first_limits(number);
         }
-        self.outcome.v1_pairs += u64::from(plan.connect.version == RoceVersion::V1);
+        self.outcome.counts.v1_pairs += u64::from(plan.connect.version == RoceVersion::V1);
         for pool in known.pools.into_iter().chain([known.second_pool]).flatten() {
             self.refill(pool)?;
         }

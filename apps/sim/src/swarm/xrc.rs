@@ -103,7 +103,7 @@ impl Run<'_> {
             self.oracle.mark_may_be_broken(pair, side);
         }
         let name = done.status.label();
-        *self.outcome.completions.entry(name).or_default() += 1;
+        *self.outcome.counts.completions.entry(name).or_default() += 1;
         self.oracle
             .completed_in_pool(pair, side, Some(pool), done)?;
         self.release_slot(pool, done.wr_id);
