@@ -166,7 +166,7 @@ impl Run<'_> {
         };
         if manager.next_call.is_none_or(|called| at < called) {
             manager.next_call = Some(at);
-            self.fabric.call_at(at, Token::Manager(host.0).encode());
+            self.call_at(at, Token::Manager(host.0));
         }
     }
 

@@ -68,8 +68,7 @@ impl Run<'_> {
             return false;
         }
         if !core::mem::replace(&mut state.is_call_scheduled, true) {
-            let token = Token::PollCq(id.0 as usize).encode();
-            self.fabric.call_at(later, token);
+            self.call_at(later, Token::PollCq(id.0 as usize));
         }
         true
     }

@@ -91,8 +91,7 @@ impl Run<'_> {
                 self.paused[host] = true;
                 self.fabric.set_paused(HostId(host), true);
                 let end = self.fabric.now() + Duration::from_nanos(lasts);
-                self.fabric
-                    .call_at(end, Token::EndDisruption(number).encode());
+                self.call_at(end, Token::EndDisruption(number));
                 Ok(())
             }
             Action::Restart(host) if !self.paused[host] => self.restart(HostId(host), false),
@@ -133,8 +132,7 @@ impl Run<'_> {
             Action::Drain(pair, side, _) if self.pairs[pair].is_some() => {
                 let later = self.fabric.now() + Duration::from_millis(1);
                 if self.end(pair, side).alive {
-                    self.fabric
-                        .call_at(later, Token::EndDisruption(number).encode());
+                    self.call_at(later, Token::EndDisruption(number));
                 }
                 Ok(())
             }
@@ -178,8 +176,7 @@ impl Run<'_> {
         self.end_mut(pair, side).draining = true;
         self.modify(pair, side, QpState::Sqd)?;
         let until = self.fabric.now() + lasts;
-        self.fabric
-            .call_at(until, Token::EndDisruption(number).encode());
+        self.call_at(until, Token::EndDisruption(number));
         Ok(())
     }
 

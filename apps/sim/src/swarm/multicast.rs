@@ -72,11 +72,11 @@ impl Run<'_> {
             let at = Instant::from_nanos(membership.from_ns);
             match membership.from_ns {
                 0 => self.join_group(name)?,
-                _ => self.fabric.call_at(at, Token::JoinGroup(name).encode()),
+                _ => self.call_at(at, Token::JoinGroup(name)),
             }
             if let Some(until) = membership.until_ns {
                 let at = Instant::from_nanos(until);
-                self.fabric.call_at(at, Token::LeaveGroup(name).encode());
+                self.call_at(at, Token::LeaveGroup(name));
             }
         }
         self.post_member_receives(number)
@@ -98,8 +98,7 @@ impl Run<'_> {
             completed: 0,
             send_at: Instant::ZERO,
         });
-        let token = Token::SendDatagrams(number).encode();
-        self.fabric.call_at(Instant::from_nanos(1), token);
+        self.call_at(Instant::from_nanos(1), Token::SendDatagrams(number));
         Ok(())
     }
 
@@ -168,7 +167,7 @@ impl Run<'_> {
         }
         if self.paused[host.0] {
             let later = self.fabric.now() + RETRY;
-            self.fabric.call_at(later, Token::JoinGroup(name).encode());
+            self.call_at(later, Token::JoinGroup(name));
             return Ok(());
         }
         let group = self.group_address(membership.group);
@@ -202,7 +201,7 @@ impl Run<'_> {
         }
         if self.paused[host.0] {
             let later = self.fabric.now() + RETRY;
-            self.fabric.call_at(later, Token::LeaveGroup(name).encode());
+            self.call_at(later, Token::LeaveGroup(name));
             return Ok(());
         }
         self.poll_member(number)?;
@@ -238,8 +237,8 @@ impl Run<'_> {
                 return Ok(());
             }
             if member.refill_at > now {
-                let token = Token::PostMemberReceives(number).encode();
-                self.fabric.call_at(member.refill_at, token);
+                let at = member.refill_at;
+                self.call_at(at, Token::PostMemberReceives(number));
                 return Ok(());
             }
             let wr_id = member.next;
@@ -285,8 +284,7 @@ impl Run<'_> {
             sender.send_at = now + Duration::from_nanos(gap);
         }
         if let Some(at) = next {
-            let token = Token::SendDatagrams(number).encode();
-            self.fabric.call_at(at, token);
+            self.call_at(at, Token::SendDatagrams(number));
         }
         self.drive(host);
         self.poll_groups(host)

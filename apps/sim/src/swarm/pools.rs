@@ -170,7 +170,7 @@ impl Run<'_> {
             if at > now {
                 if !called {
                     self.pools[pool].is_call_scheduled = true;
-                    self.fabric.call_at(at, Token::Refill(pool).encode());
+                    self.call_at(at, Token::Refill(pool));
                 }
                 break;
             }

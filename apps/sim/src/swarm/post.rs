@@ -365,8 +365,7 @@ impl Run<'_> {
         let end = self.end_mut(pair, side);
         if end.next_call.is_none_or(|called| at < called) {
             end.next_call = Some(at);
-            self.fabric
-                .call_at(at, Token::Post(2 * pair + side).encode());
+            self.call_at(at, Token::Post(2 * pair + side));
         }
     }
 }

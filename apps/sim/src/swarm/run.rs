@@ -78,6 +78,7 @@ impl<'a> Run<'a> {
         let mut run = Self {
             plan,
             fabric: builder.build(plan.seed),
+            calls: Vec::new(),
             oracle: Oracle::new(),
             pairs: Vec::new(),
             hosts: Vec::new(),
@@ -124,16 +125,13 @@ impl<'a> Run<'a> {
     fn run_all_events(&mut self) -> Verdict {
         let at = Instant::from_nanos;
         for (number, pair) in self.plan.pairs.iter().enumerate() {
-            self.fabric
-                .call_at(at(pair.start_ns), Token::Start(number).encode());
+            self.call_at(at(pair.start_ns), Token::Start(number));
         }
         for (number, fault) in self.plan.faults.iter().enumerate() {
-            self.fabric
-                .call_at(at(fault.at_ns), Token::CableFault(number).encode());
+            self.call_at(at(fault.at_ns), Token::CableFault(number));
         }
         for (number, disruption) in self.plan.disruptions.iter().enumerate() {
-            self.fabric
-                .call_at(at(disruption.at_ns), Token::Disruption(number).encode());
+            self.call_at(at(disruption.at_ns), Token::Disruption(number));
         }
         let never = at(0) + Duration::from_secs(1_000_000);
         let mut steps = 0;
@@ -141,7 +139,7 @@ impl<'a> Run<'a> {
             match step {
                 Step::Internal => {}
                 Step::Host(host) => self.hosts_to_poll.push(host),
-                Step::Call(token) => self.handle_call(Token::decode(token))?,
+                Step::Call(token) => self.handle_call(self.calls[token as usize])?,
             }
             while let Some(host) = self.hosts_to_poll.pop() {
                 self.poll_host(host)?;

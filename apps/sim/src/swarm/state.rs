@@ -19,6 +19,8 @@ pub(super) const WORDS: usize = 8;
 pub(super) struct Run<'a> {
     pub(super) plan: &'a Plan,
     pub(super) fabric: Fabric,
+    /// All calls that were ever scheduled. The fabric knows them by their indices.
+    pub(super) calls: Vec<Token>,
     pub(super) oracle: Oracle,
     pub(super) pairs: Vec<Option<PairState>>,
     pub(super) hosts: Vec<HostState>,
@@ -41,6 +43,13 @@ pub(super) struct Run<'a> {
     /// A buffer for completions, empty between polls. It is kept to save allocations.
     pub(super) completion_buffer: Vec<Completion>,
     pub(super) outcome: Outcome,
+}
+
+impl Run<'_> {
+    pub(super) fn call_at(&mut self, at: Instant, call: Token) {
+        self.fabric.call_at(at, self.calls.len() as u64);
+        self.calls.push(call);
+    }
 }
 
 /// Two connected ends.
@@ -167,42 +176,4 @@ pub(super) enum Token {
     PostMemberReceives(usize),
     /// Run the timers of a host's connection manager.
     Manager(usize),
-}
-
-impl Token {
-    pub(super) fn encode(self) -> u64 {
-        let (kind, number) = match self {
-            Self::Post(number) => (0, number),
-            Self::CableFault(number) => (1, number),
-            Self::Disruption(number) => (2, number),
-            Self::EndDisruption(number) => (3, number),
-            Self::Start(number) => (4, number),
-            Self::Refill(number) => (5, number),
-            Self::PollCq(number) => (6, number),
-            Self::JoinGroup(number) => (7, number),
-            Self::LeaveGroup(number) => (8, number),
-            Self::SendDatagrams(number) => (9, number),
-            Self::PostMemberReceives(number) => (10, number),
-            Self::Manager(number) => (11, number),
-        };
-        kind << 32 | number as u64
-    }
-
-    pub(super) fn decode(token: u64) -> Self {
-        let number = (token & 0xffff_ffff) as usize;
-        match token >> 32 {
-            0 => Self::Post(number),
-            1 => Self::CableFault(number),
-            2 => Self::Disruption(number),
-            3 => Self::EndDisruption(number),
-            4 => Self::Start(number),
-            5 => Self::Refill(number),
-            6 => Self::PollCq(number),
-            7 => Self::JoinGroup(number),
-            8 => Self::LeaveGroup(number),
-            9 => Self::SendDatagrams(number),
-            10 => Self::PostMemberReceives(number),
-            _ => Self::Manager(number),
-        }
-    }
 }
