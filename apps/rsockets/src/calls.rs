@@ -1,7 +1,8 @@
 //! The socket calls. Each looks the socket up by its descriptor.
 
 pub use crate::datagram::Received;
-pub use crate::socket::{Domain, Number, ReceiveFlags, Route, Shutdown, Time};
+pub use crate::options::Number;
+pub use crate::socket::{Domain, ReceiveFlags, Route, Shutdown, Time};
 
 use crate::any::{AnySocket, either};
 use crate::datagram::Datagram;

@@ -26,7 +26,7 @@ use listening::Listening;
 use set::Settings;
 
 pub use route::Route;
-pub use set::{Number, Time};
+pub use set::Time;
 pub use transfer::{ReceiveFlags, Shutdown};
 
 /// The address family of a socket.
