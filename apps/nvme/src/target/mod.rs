@@ -21,7 +21,6 @@
 //!             └─ Storage, …     the namespaces, which all queues share
 //! ```
 
-mod acceptor;
 mod arena;
 mod handshakes;
 mod listen;
