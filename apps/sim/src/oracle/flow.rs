@@ -4,7 +4,7 @@ use super::area::{Area, Content, PendingOp};
 use super::arrivals::Arrivals;
 use super::keys::Keys;
 use super::request::{Effect, PostedRecv, PostedSend};
-use super::{AreaName, FlowAreas, Verdict, Violation, violated};
+use super::{AreaName, FlowAreas, Verdict, Violation, about, violated};
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -166,8 +166,7 @@ impl Flow {
             }
             AreaName::Inbox => &mut self.areas.inbox,
         };
-        what.freeze()
-            .map_err(|Violation(what)| Violation(format!("{area:?}: {what}")))
+        what.freeze().map_err(about(format_args!("{area:?}")))
     }
 
     /// The peer has executed every request up to number `last`.
@@ -187,7 +186,7 @@ impl Flow {
                 self.areas
                     .target
                     .check(wrote)
-                    .map_err(|Violation(what)| Violation(format!("WRITE {id}: {what}")))?;
+                    .map_err(about(format_args!("WRITE {id}")))?;
             }
             if let Some(key) = self.sends[id].invalidates {
                 self.invalidated(key);
@@ -207,7 +206,7 @@ impl Flow {
         self.areas
             .target
             .check_done(id)
-            .map_err(|Violation(what)| Violation(format!("WRITE {id}: {what}")))
+            .map_err(about(format_args!("WRITE {id}")))
     }
 
     /// Without acknowledgements, but also without loss: all WRITEs were executed.

@@ -77,6 +77,13 @@ impl core::fmt::Debug for Violation {
 
 impl std::error::Error for Violation {}
 
+/// Turns an error about `what` into a violation.
+pub(crate) fn about<E: core::fmt::Display>(
+    what: impl core::fmt::Display,
+) -> impl FnOnce(E) -> Violation {
+    move |error| Violation(format!("{what}: {error}"))
+}
+
 /// A violation with this description.
 pub(crate) fn violated<T>(what: String) -> Result<T, Violation> {
     Err(Violation(what))
@@ -303,15 +310,11 @@ impl Oracle {
         for (&number, pair) in &mut self.pairs {
             for side in [0, 1] {
                 pair.check_idle(side, queued(number, side))
-                    .map_err(|Violation(what)| {
-                        Violation(format!("pair {number} side {side}, idle: {what}"))
-                    })?;
+                    .map_err(about(format_args!("pair {number} side {side}, idle")))?;
             }
         }
         for (host, words) in self.words.iter().enumerate() {
-            words
-                .check()
-                .map_err(|Violation(what)| Violation(format!("host {host}: {what}")))?;
+            words.check().map_err(about(format_args!("host {host}")))?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use super::area::{Area, Content};
 use super::datagram::{HEADER_BYTES, Network};
 use super::request::PostedRecv;
-use super::{Verdict, Violation, violated};
+use super::{Verdict, Violation, about, violated};
 use std::collections::BTreeMap;
 
 /// The receives of one queue.
@@ -110,9 +110,7 @@ impl Pool {
 
     /// Nothing accesses the memory from now on.
     pub(super) fn freeze(&mut self) -> Verdict {
-        self.area
-            .freeze()
-            .map_err(|Violation(what)| Violation(format!("receives: {what}")))
+        self.area.freeze().map_err(about("receives"))
     }
 
     /// Requests an event when fewer than `limit` are left; 0 for none.
@@ -143,8 +141,6 @@ impl Pool {
                 self.limit
             ));
         }
-        self.area
-            .check_all()
-            .map_err(|Violation(what)| Violation(format!("receives: {what}")))
+        self.area.check_all().map_err(about("receives"))
     }
 }

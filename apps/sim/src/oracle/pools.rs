@@ -1,7 +1,7 @@
 //! The oracle's events about pools of receives.
 
 use super::pool::Pool;
-use super::{Area, Oracle, PostedRecv, Verdict, Violation, violated};
+use super::{Area, Oracle, PostedRecv, Verdict, about, violated};
 use roce_stack::Completion;
 
 impl Oracle {
@@ -91,7 +91,7 @@ impl Oracle {
             Some((posted, held)) => known.check_idle(posted, held),
             None => known.freeze(),
         };
-        verdict.map_err(|Violation(what)| Violation(format!("pool {pool}, idle: {what}")))
+        verdict.map_err(about(format_args!("pool {pool}, idle")))
     }
 
     /// Whether the next message of `side` certainly finds a receive: nothing is lost, there are

@@ -5,7 +5,7 @@ use super::managed::{Manager, Phase};
 use super::state::{Run, Token};
 use crate::connect::ConnectSpec;
 use crate::fabric::HostId;
-use crate::oracle::{Verdict, Violation, violated};
+use crate::oracle::{Verdict, Violation, about, violated};
 use roce_cm::{
     Acceptance, Agent, Config, ConnectRequest, ConnectionId, Event, Path, QpnRange, RejectReason,
     Reply, Request, ServiceId,
@@ -53,7 +53,7 @@ impl Run<'_> {
         let address = self.fabric.address(host);
         agent
             .listen(now, SERVICE, address, 1024)
-            .map_err(|error| Violation(format!("listening: {error}")))?;
+            .map_err(about("listening"))?;
         self.fabric.nic(host).open_general_services();
         Ok(Some(Manager {
             agent,
@@ -91,7 +91,7 @@ impl Run<'_> {
         let id = manager
             .agent
             .connect(now, path, &request)
-            .map_err(|error| Violation(format!("pair {pair} requests: {error}")))?;
+            .map_err(about(format_args!("pair {pair} requests")))?;
         manager.names.insert(id, (pair, 0));
         self.set_managed((pair, 0), Phase::Asked, Some(id));
         self.drive_manager(host)
@@ -276,7 +276,7 @@ impl Run<'_> {
             if is_new {
                 self.set_managed((pair, 1), Phase::Over, None);
             }
-            return rejected.map_err(|error| Violation(format!("pair {pair} rejects: {error}")));
+            return rejected.map_err(about(format_args!("pair {pair} rejects")));
         }
         if let Some(manager) = &mut self.managers[host.0] {
             manager.names.insert(id, (pair, 1));
@@ -291,7 +291,7 @@ impl Run<'_> {
         };
         self.set_managed((pair, 1), Phase::Accepted, Some(id));
         let accepted = self.agent(host)?.accept(now, id, &acceptance);
-        accepted.map_err(|error| Violation(format!("pair {pair} accepts: {error}")))
+        accepted.map_err(about(format_args!("pair {pair} accepts")))
     }
 
     /// Checks that a request has arrived as it was sent.
@@ -342,13 +342,13 @@ impl Run<'_> {
             self.set_managed((pair, 0), Phase::Over, None);
             let agent = self.agent(host)?;
             let rejected = agent.reject(now, id, RejectReason::CONSUMER, &[]);
-            return rejected.map_err(|error| Violation(format!("pair {pair} rejects: {error}")));
+            return rejected.map_err(about(format_args!("pair {pair} rejects")));
         }
         self.move_on(pair, 0, reply.qpn, 1)?;
         self.move_on(pair, 0, reply.qpn, 2)?;
         self.set_managed((pair, 0), Phase::Open, None);
         let ready = self.agent(host)?.ready(now, id, &[]);
-        ready.map_err(|error| Violation(format!("pair {pair} is ready: {error}")))?;
+        ready.map_err(about(format_args!("pair {pair} is ready")))?;
         self.outcome.counts.managed += 1;
         self.now_ready(pair, 0)
     }
@@ -386,7 +386,7 @@ impl Run<'_> {
         let attributes: &QpAttributes = &spec.transitions(side, path, to)[step];
         let now = self.fabric.now();
         let moved = self.fabric.nic(host).modify_qp(now, qpn, attributes);
-        moved.map_err(|error| Violation(format!("pair {pair} side {side}: {error}")))
+        moved.map_err(about(format_args!("pair {pair} side {side}")))
     }
 
     /// The connection was refused, or nothing answers.
@@ -420,7 +420,7 @@ impl Run<'_> {
         self.break_managed(pair, side)?;
         let now = self.fabric.now();
         let asked = self.agent(host)?.disconnect(now, id, &[]);
-        asked.map_err(|error| Violation(format!("pair {pair} side {side}: {error}")))?;
+        asked.map_err(about(format_args!("pair {pair} side {side}")))?;
         self.outcome.counts.disconnects += 1;
         self.drive_manager(host)
     }
@@ -434,7 +434,7 @@ impl Run<'_> {
         let (host, now) = (self.end(pair, side).host, self.fabric.now());
         self.set_managed((pair, side), Phase::Waiting, None);
         let agreed = self.agent(host)?.disconnect(now, id, &[]);
-        agreed.map_err(|error| Violation(format!("pair {pair} side {side}: {error}")))?;
+        agreed.map_err(about(format_args!("pair {pair} side {side}")))?;
         self.break_managed(pair, side)
     }
 

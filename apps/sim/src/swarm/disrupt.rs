@@ -5,7 +5,7 @@ use super::memory::Region;
 use super::plan::Action;
 use super::state::{HostState, Run, Token};
 use crate::fabric::HostId;
-use crate::oracle::{AreaName, Verdict, Violation, violated};
+use crate::oracle::{AreaName, Verdict, about, violated};
 use roce_stack::{Duration, QpAttributes, QpState};
 use std::sync::Arc;
 
@@ -161,7 +161,7 @@ impl Run<'_> {
         self.fabric
             .nic(host)
             .modify_qp(now, qpn, &attributes)
-            .map_err(|error| Violation(format!("pair {pair} side {side} to {to:?}: {error}")))?;
+            .map_err(about(format_args!("pair {pair} side {side} to {to:?}")))?;
         self.drive(host);
         Ok(())
     }

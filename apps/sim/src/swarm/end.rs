@@ -6,7 +6,7 @@ use super::memory::Region;
 use super::plan::{Op, PairPlan, RequestFault, WindowPlan};
 use crate::connect::kind_of;
 use crate::fabric::HostId;
-use crate::oracle::Violation;
+use crate::oracle::{Violation, about};
 use roce_stack::{
     Access, CompletionQueue, Destination, Instant, MwId, Nic, PdId, QpInit, QueueLimits, Srqn,
     XrcdId,
@@ -125,7 +125,7 @@ impl End {
             ReceiveSource::Domain(domain) => nic.create_xrc_target(domain),
             ReceiveSource::Own => nic.create_qp(init),
         };
-        let qpn = qpn.map_err(|error| Violation(format!("making a QP: {error}")))?;
+        let qpn = qpn.map_err(about("making a QP"))?;
         Ok(Self {
             host,
             qpn,

@@ -8,7 +8,7 @@ use super::state::{Run, Token};
 use crate::connect::QKEY;
 use crate::fabric::HostId;
 use crate::oracle::{
-    Causes, GroupDatagram, HEADER_BYTES, Network, PostedRecv, Verdict, Violation, violated,
+    Causes, GroupDatagram, HEADER_BYTES, Network, PostedRecv, Verdict, Violation, about, violated,
 };
 use roce_stack::{
     AddressHandle, Completion, CompletionQueue, CqId, Destination, Duration, Instant, PostError,
@@ -251,7 +251,7 @@ impl Run<'_> {
             member.next += 1;
             member.refill_at = now + Duration::from_nanos(plan.gap_ns);
             let posted = self.fabric.nic(host).post_recv(now, qpn, &wr);
-            posted.map_err(|e| Violation(format!("member {number}, receive {wr_id}: {e}")))?;
+            posted.map_err(about(format_args!("member {number}, receive {wr_id}")))?;
             let at = Region::buffer_offset(at);
             self.outcome.counts.receives += 1;
             self.oracle

@@ -3,7 +3,7 @@
 use super::plan::PairPlan;
 use super::state::Run;
 use crate::fabric::HostId;
-use crate::oracle::{CongestionCounts, CongestionLimits, Network, Verdict, Violation};
+use crate::oracle::{CongestionCounts, CongestionLimits, Network, Verdict, about};
 use roce_stack::{Instant, NetworkHeader, QpAttributes, QpState, RateLimit, RoceVersion};
 use std::net::IpAddr;
 
@@ -106,7 +106,7 @@ impl Run<'_> {
         self.fabric
             .nic(host)
             .modify_qp(now, qpn, &attributes)
-            .map_err(|error| Violation(format!("pair {pair} side {side}: {limit:?}: {error}")))?;
+            .map_err(about(format_args!("pair {pair} side {side}: {limit:?}")))?;
         self.note_limit(pair, side, limit);
         self.drive(host);
         Ok(())

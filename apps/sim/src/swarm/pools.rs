@@ -6,7 +6,7 @@ use super::plan::{Op, Plan};
 use super::state::{PoolState, Queue, Run, Token};
 use crate::connect::header_bytes;
 use crate::fabric::HostId;
-use crate::oracle::{PostedRecv, Verdict, Violation, violated};
+use crate::oracle::{PostedRecv, Verdict, Violation, about, violated};
 use roce_stack::{Duration, Instant, QueueLimits, RecvRequest, SrqAttributes, SrqError, SrqInit};
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ impl Run<'_> {
             .fabric
             .nic(host)
             .create_srq(&init)
-            .map_err(|error| Violation(format!("making an SRQ: {error}")))?;
+            .map_err(about("making an SRQ"))?;
         self.make_pool(host, Queue::Srq(srqn), spec).map(Some)
     }
 
@@ -265,7 +265,7 @@ impl Run<'_> {
         self.oracle.limit_armed(pool, limit);
         self.hosts_to_poll.push(host);
         let modified = self.fabric.nic(host).modify_srq(srqn, &attributes);
-        modified.map_err(|error| Violation(format!("limit {limit} of pool {pool}: {error}")))
+        modified.map_err(about(format_args!("limit {limit} of pool {pool}")))
     }
 
     pub(super) fn limit_reached(&mut self, pool: usize) -> Verdict {

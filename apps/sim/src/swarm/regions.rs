@@ -7,7 +7,7 @@ use super::plan::regions::Change;
 use super::plan::{Kind, Op, RequestFault};
 use super::state::Run;
 use crate::fabric::HostId;
-use crate::oracle::{AreaName, Reregistration, Verdict, Violation, violated};
+use crate::oracle::{AreaName, Reregistration, Verdict, about, violated};
 use roce_stack::{Access, PdId, RegisterError, Reregister, ReregisterError};
 
 /// The right that a request needs to use the target; `None` if it does not use the target.
@@ -130,7 +130,7 @@ impl Run<'_> {
                 other => violated(format!("pair {pair} side {side}: {change:?}: {other:?}")),
             };
         }
-        done.map_err(|e| Violation(format!("pair {pair} side {side}: {change:?}: {e}")))?;
+        done.map_err(about(format_args!("pair {pair} side {side}: {change:?}")))?;
         self.outcome.counts.reregistered += 1;
         self.note_reregistration(pair, side, change, target, grant)
     }

@@ -8,7 +8,7 @@ use super::pools::{PoolSpec, longest};
 use super::state::{PairState, Queue, Run};
 use crate::connect::{ConnectSpec, QKEY, connect, header_bytes, initialize};
 use crate::fabric::HostId;
-use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation};
+use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation, about};
 use roce_port::fault::{Chance, FaultSpec};
 use roce_stack::{CompletionQueue, Destination, QpKind, RoceVersion, TxMeta};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Run<'_> {
             true => initialize(&mut self.fabric, names, &plan.connect),
             false => connect(&mut self.fabric, names, &plan.connect),
         };
-        connected.map_err(|error| Violation(format!("connecting pair {number}: {error}")))?;
+        connected.map_err(about(format_args!("connecting pair {number}")))?;
         let inboxes = [0, 1].map(|side: usize| ends[1 - side].pool.is_none());
         let memory = [
             self.memory(plan, number, 0, inboxes[0])?,
@@ -161,7 +161,7 @@ impl Run<'_> {
         };
         let pd = self.hosts[from.host.0].pd;
         let ah = self.fabric.nic(from.host).create_ah(pd, path);
-        let ah = ah.map_err(|error| Violation(format!("an address handle: {error}")))?;
+        let ah = ah.map_err(about("an address handle"))?;
         Ok(ah.to(to.qpn, QKEY))
     }
 

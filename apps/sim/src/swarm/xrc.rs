@@ -5,7 +5,7 @@ use super::plan::{Op, RequestFault};
 use super::pools::{PoolSpec, longest};
 use super::state::{Domain, Queue, Run};
 use crate::fabric::HostId;
-use crate::oracle::{Verdict, Violation, violated};
+use crate::oracle::{Verdict, Violation, about, violated};
 use roce_stack::{Completion, QpKind, QueueLimits, SrqInit, Srqn, WcStatus};
 use roce_wire::Qpn;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Run<'_> {
                 .fabric
                 .nic(host)
                 .create_xrc_srq(&init, id, Arc::clone(&cq));
-            let srqn = made.map_err(|error| Violation(format!("making an XRC SRQ: {error}")))?;
+            let srqn = made.map_err(about("making an XRC SRQ"))?;
             let spec = PoolSpec {
                 len: flows
                     .iter()
