@@ -67,10 +67,9 @@ impl Run<'_> {
     ) -> Result<Option<Failure>, crate::oracle::Violation> {
         let end = self.end(pair, side);
         let (host, qpn, alive) = (end.host, end.qpn, end.alive);
-        let nic = self.fabric.nic(host);
-        let state = nic.query_qp(qpn).map(|known| known.0);
+        let state = self.qp_state(pair, side);
         let has_failed = matches!(state, Some(QpState::Err | QpState::Sqe));
-        let failure = nic.failure(qpn).copied();
+        let failure = self.fabric.nic(host).failure(qpn).copied();
         if alive && has_failed != failure.is_some() {
             violated(format!(
                 "pair {pair} side {side} is in {state:?}, for this reason: {failure:?}"

@@ -243,10 +243,7 @@ impl Run<'_> {
 
     /// Whether the QP of an end is in this state.
     fn is_in(&mut self, pair: usize, side: usize, state: QpState) -> bool {
-        let end = self.end(pair, side);
-        let (host, qpn, alive) = (end.host, end.qpn, end.alive);
-        let known = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
-        alive && known == Some(state)
+        self.end(pair, side).alive && self.qp_state(pair, side) == Some(state)
     }
 
     fn connection_requested(

@@ -2,7 +2,7 @@
 
 use super::completions::is_receive;
 use super::plan::CqPlan;
-use super::state::{CqState, PairState, Run, Token};
+use super::state::{CqState, Run, Token};
 use crate::fabric::HostId;
 use crate::oracle::{CqUser, Verdict, Violation, violated};
 use roce_stack::{Completion, CompletionQueue, CqId, Duration, QpKind, QpState, WcStatus};
@@ -92,16 +92,11 @@ impl Run<'_> {
 
     /// The existing ends that use the CQ.
     pub(super) fn ends_at(&self, id: CqId) -> Vec<(usize, usize)> {
-        let all = (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
-        let here = |state: &PairState, side: usize| {
-            let end = &state.ends[side];
-            end.alive && (end.send_cq.id() == id || end.recv_cq.id() == id)
+        let here = |&(pair, side): &(usize, usize)| {
+            let end = self.pairs[pair].as_ref().map(|state| &state.ends[side]);
+            end.is_some_and(|end| end.alive && (end.send_cq.id() == id || end.recv_cq.id() == id))
         };
-        all.filter(|(pair, side)| {
-            let state = self.pairs[*pair].as_ref();
-            state.is_some_and(|state| here(state, *side))
-        })
-        .collect()
+        self.all_ends().filter(here).collect()
     }
 
     /// Takes an end's completions, and those of others in the same CQ. Returns whether there were
@@ -128,8 +123,7 @@ impl Run<'_> {
         }
         for done in completions.drain(..) {
             let (pair, side) = self.owner_of((pair, side), &done)?;
-            let name = done.status.label();
-            *self.outcome.counts.completions.entry(name).or_default() += 1;
+            self.count_completion(&done);
             self.oracle.completed(pair, side, &done)?;
             if let (Some(pool), true) = (self.end(pair, side).pool, is_receive(done.opcode)) {
                 self.release_slot(pool, done.wr_id);
@@ -198,7 +192,7 @@ impl Run<'_> {
     /// oracle.
     fn overran(&mut self, id: CqId) -> Verdict {
         let state = self.cq_state(id);
-        let (host, entries) = (state.host, state.entries);
+        let entries = state.entries;
         if core::mem::replace(&mut state.failed, true) {
             return Ok(());
         }
@@ -214,8 +208,7 @@ impl Run<'_> {
                 sends: end.send_cq.id() == id,
                 receives: end.recv_cq.id() == id,
             });
-            let qpn = end.qpn;
-            let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
+            let state = self.qp_state(pair, side);
             failed |= matches!(state, Some(QpState::Err | QpState::Sqe));
         }
         if !failed {

@@ -117,12 +117,9 @@ impl Run<'_> {
                 self.post_requests_of_host(HostId(host))
             }
             Action::Drain(pair, side, _) if self.is_running(pair, side) => {
-                let end = self.end(pair, side);
-                let (host, qpn) = (end.host, end.qpn);
-                let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
                 self.oracle.drained(pair, side, false);
                 self.end_mut(pair, side).draining = false;
-                if state == Some(QpState::Sqd) {
+                if self.qp_state(pair, side) == Some(QpState::Sqd) {
                     self.modify(pair, side, QpState::Rts)?;
                 }
                 self.post_requests(pair, side)
@@ -141,11 +138,9 @@ impl Run<'_> {
     }
 
     pub(super) fn post_requests_of_host(&mut self, host: HostId) -> Verdict {
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                if self.is_running(pair, side) && self.end(pair, side).host == host {
-                    self.post_requests(pair, side)?;
-                }
+        for (pair, side) in self.all_ends() {
+            if self.is_running(pair, side) && self.is_of(pair, side, host) {
+                self.post_requests(pair, side)?;
             }
         }
         Ok(())
@@ -167,10 +162,7 @@ impl Run<'_> {
     }
 
     fn drain(&mut self, pair: usize, side: usize, lasts: Duration, number: usize) -> Verdict {
-        let end = self.end(pair, side);
-        let (host, qpn, draining) = (end.host, end.qpn, end.draining);
-        let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
-        if state != Some(QpState::Rts) || draining {
+        if self.qp_state(pair, side) != Some(QpState::Rts) || self.end(pair, side).draining {
             return Ok(());
         }
         self.end_mut(pair, side).draining = true;
@@ -227,21 +219,16 @@ impl Run<'_> {
 
     /// Restarts a host: all objects of its applications are gone.
     fn restart(&mut self, host: HostId, same_seed: bool) -> Verdict {
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                if !self.is_running(pair, side) || self.end(pair, side).host != host {
-                    continue;
-                }
-                self.poll(pair, side)?;
-                if core::mem::replace(&mut self.end_mut(pair, side).alive, false) {
-                    self.oracle.destroyed(pair, side)?;
-                }
+        for (pair, side) in self.all_ends() {
+            if !self.is_running(pair, side) || !self.is_of(pair, side, host) {
+                continue;
+            }
+            self.poll(pair, side)?;
+            if core::mem::replace(&mut self.end_mut(pair, side).alive, false) {
+                self.oracle.destroyed(pair, side)?;
             }
         }
-        for pair in 0..self.pairs.len() {
-            let Some(state) = &mut self.pairs[pair] else {
-                continue;
-            };
+        for state in self.pairs.iter_mut().flatten() {
             for side in [0, 1] {
                 for area in 0..3 {
                     let owner = if area == 0 { side } else { 1 - side };

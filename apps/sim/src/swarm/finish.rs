@@ -10,16 +10,14 @@ impl Run<'_> {
     /// are destroyed.
     pub(super) fn check_end(&mut self) -> Verdict {
         self.check_events_came()?;
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                self.poll(pair, side)?;
-                let end = self.end(pair, side);
-                let unposted = self.plan.pairs[pair].ops[side].len() - end.next_op;
-                if end.alive && end.ready && unposted > 0 {
-                    return violated(format!(
-                        "pair {pair} side {side}: {unposted} requests could not be posted"
-                    ));
-                }
+        for (pair, side) in self.all_ends() {
+            self.poll(pair, side)?;
+            let end = self.end(pair, side);
+            let unposted = self.plan.pairs[pair].ops[side].len() - end.next_op;
+            if end.alive && end.ready && unposted > 0 {
+                return violated(format!(
+                    "pair {pair} side {side}: {unposted} requests could not be posted"
+                ));
             }
         }
         let (pairs, fabric) = (&self.pairs, &mut self.fabric);
@@ -50,20 +48,17 @@ impl Run<'_> {
 
     /// Checks that every failed QP with an SRQ was reported to take no more receives.
     fn check_last_wqes_reached(&mut self) -> Verdict {
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                let end = self.end(pair, side);
-                let (host, qpn) = (end.host, end.qpn);
-                if !end.alive || !end.shared {
-                    continue;
-                }
-                let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
-                let is_reported = self.oracle.has_reached_last_wqe(pair, side);
-                if (state == Some(QpState::Err)) != is_reported {
-                    return violated(format!(
-                        "pair {pair} side {side} is in {state:?}, last WQE reached: {is_reported}"
-                    ));
-                }
+        for (pair, side) in self.all_ends() {
+            let end = self.end(pair, side);
+            if !end.alive || !end.shared {
+                continue;
+            }
+            let state = self.qp_state(pair, side);
+            let is_reported = self.oracle.has_reached_last_wqe(pair, side);
+            if (state == Some(QpState::Err)) != is_reported {
+                return violated(format!(
+                    "pair {pair} side {side} is in {state:?}, last WQE reached: {is_reported}"
+                ));
             }
         }
         Ok(())
@@ -71,15 +66,13 @@ impl Run<'_> {
 
     /// Destroys everything and checks that nothing is left.
     fn destroy_all(&mut self) -> Verdict {
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                self.destroy(pair, side)?;
-                for area in 0..3 {
-                    self.deregister(pair, side, area)?;
-                }
-                for window in 0..self.plan.pairs[pair].windows[side].len() {
-                    self.free_window(pair, side, window)?;
-                }
+        for (pair, side) in self.all_ends() {
+            self.destroy(pair, side)?;
+            for area in 0..3 {
+                self.deregister(pair, side, area)?;
+            }
+            for window in 0..self.plan.pairs[pair].windows[side].len() {
+                self.free_window(pair, side, window)?;
             }
         }
         self.destroy_pools()?;

@@ -390,11 +390,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn count_completion(&mut self, done: &Completion) {
-        let name = done.status.label();
-        *self.outcome.counts.completions.entry(name).or_default() += 1;
-    }
-
     /// A host restarts: its members and senders are gone.
     pub(super) fn forget_groups(&mut self, host: HostId) -> Verdict {
         self.poll_groups(host)?;

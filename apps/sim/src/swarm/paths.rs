@@ -93,7 +93,7 @@ impl Run<'_> {
     pub(super) fn limit_rate(&mut self, pair: usize, side: usize, limit: RateLimit) -> Verdict {
         self.check_rate(pair, side)?;
         let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
-        let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
+        let state = self.qp_state(pair, side);
         if state != Some(QpState::Rts) {
             return Ok(());
         }

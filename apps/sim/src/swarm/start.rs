@@ -3,9 +3,9 @@
 use super::end::{End, FlowMemory, Layout, ReceiveSource};
 use super::grant::Grant;
 use super::memory::Region;
-use super::plan::{CableFault, PairPlan};
-use super::pools::{PoolSpec, longest};
-use super::state::{PairState, Queue, Run};
+use super::plan::{CableFault, PairPlan, SrqPlan};
+use super::pools::longest;
+use super::state::{PairState, PoolSpec, Queue, Run};
 use crate::connect::{ConnectSpec, QKEY, connect, header_bytes, initialize};
 use crate::fabric::HostId;
 use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation, about};
@@ -111,10 +111,12 @@ impl Run<'_> {
                 let messages = ops.iter().filter(|op| op.kind.consumes_receive()).count();
                 let spec = PoolSpec {
                     len: longest(ops) + header_bytes(kind),
-                    depth: plan.depth,
-                    ahead: plan.recvs_ahead,
-                    gap_ns: plan.recv_gap_ns,
-                    limit: 0,
+                    srq: SrqPlan {
+                        depth: plan.depth,
+                        ahead: plan.recvs_ahead,
+                        gap_ns: plan.recv_gap_ns,
+                        limit: 0,
+                    },
                     users: 1,
                     // A network that duplicates packets needs more receives than messages.
                     max_posts: 2 * (messages + plan.recvs_ahead) as u64,

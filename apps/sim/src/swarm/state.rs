@@ -5,10 +5,12 @@ use super::groups::Groups;
 use super::managed::Manager;
 use super::memory::Region;
 use super::outcome::Outcome;
-use super::plan::Plan;
+use super::plan::{Plan, SrqPlan};
 use crate::fabric::{Fabric, HostId};
 use crate::oracle::Oracle;
-use roce_stack::{Completion, CompletionQueue, Duration, Instant, Notify, PdId, Srqn, XrcdId};
+use roce_stack::{
+    Completion, CompletionQueue, Duration, Instant, Notify, PdId, QpState, Srqn, XrcdId,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -46,6 +48,28 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// All ends by pair and side, also those of pairs that are not connected yet.
+    pub(super) fn all_ends(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)])
+    }
+
+    /// Whether an end is connected, and of this host.
+    pub(super) fn is_of(&self, pair: usize, side: usize, host: HostId) -> bool {
+        let state = self.pairs[pair].as_ref();
+        state.is_some_and(|state| state.ends[side].host == host)
+    }
+
+    /// The state of an end's QP; `None` if it does not exist any more.
+    pub(super) fn qp_state(&mut self, pair: usize, side: usize) -> Option<QpState> {
+        let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
+        self.fabric.nic(host).query_qp(qpn).map(|known| known.0)
+    }
+
+    pub(super) fn count_completion(&mut self, done: &Completion) {
+        let name = done.status.label();
+        *self.outcome.counts.completions.entry(name).or_default() += 1;
+    }
+
     pub(super) fn call_at(&mut self, at: Instant, call: Token) {
         self.fabric.call_at(at, self.calls.len() as u64);
         self.calls.push(call);
@@ -103,20 +127,28 @@ pub(super) struct PoolState {
     pub(super) registered: bool,
     /// Whether the queue still exists: its host was not restarted.
     pub(super) alive: bool,
-    /// The length of each receive.
-    pub(super) len: usize,
+    pub(super) spec: PoolSpec,
     pub(super) free: Vec<usize>,
     pub(super) used: BTreeMap<u64, usize>,
     pub(super) next: u64,
-    /// The maximum number of receives to post during the run.
-    pub(super) max_posts: u64,
-    pub(super) depth: usize,
-    pub(super) ahead: usize,
-    pub(super) gap: Duration,
-    pub(super) limit: usize,
     pub(super) armed: bool,
     pub(super) refill_at: Instant,
     pub(super) is_call_scheduled: bool,
+}
+
+/// The receives of one queue, as planned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoolSpec {
+    /// The length of each receive.
+    pub(super) len: usize,
+    /// The queue, with its present depth.
+    pub(super) srq: SrqPlan,
+    /// The number of QPs that may hold one receive each.
+    pub(super) users: usize,
+    /// The maximum number of receives to post during the run.
+    pub(super) max_posts: u64,
+    /// The number of the first receive.
+    pub(super) first: u64,
 }
 
 /// The queue that receives are posted to.

@@ -2,8 +2,8 @@
 
 use super::completions::is_receive;
 use super::plan::{Op, RequestFault};
-use super::pools::{PoolSpec, longest};
-use super::state::{Domain, Queue, Run};
+use super::pools::longest;
+use super::state::{Domain, PoolSpec, Queue, Run};
 use crate::fabric::HostId;
 use crate::oracle::{Verdict, Violation, about, violated};
 use roce_stack::{Completion, QpKind, QueueLimits, SrqInit, Srqn, WcStatus};
@@ -27,6 +27,7 @@ impl Run<'_> {
         let messages = flows.iter().map(|pair| pair.ops[0].len()).sum::<usize>();
         let entries = 2 * (messages + 128 + flows.len());
         let cq = self.make_cq(host, plan.xrc_cq, entries);
+        let lengths = flows.iter().map(|pair| longest(&pair.ops[0]));
         let mut pools = [0; 2];
         for (number, srq) in srqs.iter().enumerate() {
             let init = SrqInit {
@@ -42,15 +43,8 @@ impl Run<'_> {
                 .create_xrc_srq(&init, id, Arc::clone(&cq));
             let srqn = made.map_err(about("making an XRC SRQ"))?;
             let spec = PoolSpec {
-                len: flows
-                    .iter()
-                    .map(|pair| longest(&pair.ops[0]))
-                    .max()
-                    .unwrap_or(0),
-                depth: srq.depth,
-                ahead: srq.ahead,
-                gap_ns: srq.gap_ns,
-                limit: srq.limit,
+                len: lengths.clone().max().unwrap_or(0),
+                srq: *srq,
                 users: flows.len(),
                 max_posts: u64::MAX,
                 first: (number as u64) << SRQ_INDEX_SHIFT,
@@ -102,8 +96,7 @@ impl Run<'_> {
         ) {
             self.oracle.mark_may_be_broken(pair, side);
         }
-        let name = done.status.label();
-        *self.outcome.counts.completions.entry(name).or_default() += 1;
+        self.count_completion(done);
         self.oracle
             .completed_in_pool(pair, side, Some(pool), done)?;
         self.release_slot(pool, done.wr_id);
