@@ -4,7 +4,7 @@ use crate::errno::{Errno, Outcome};
 use crate::link::{self, Message, Op};
 use crate::signals::Blocked;
 use crate::socket::{Given, Phase, Socket, lock, lock_at_exit};
-use crate::{eventfd, forked, hidden, inside, parent, poll_set, real, relay, say};
+use crate::{eventfd, forked, hidden, inside, poll_set, real, relay, say};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -203,7 +203,7 @@ fn stop_listening(link: c_int, id: u64) -> Outcome<()> {
     }
     let is_of_parent = |socket: &Arc<Socket>| socket.phase() == Phase::ListenerOfParent;
     if socket.as_ref().is_some_and(is_of_parent) {
-        match parent::ask(Op::Listen, id) {
+        match link::ask(Op::Listen, id) {
             Ok(_) | Err(Errno(libc::EPIPE)) => {}
             Err(error) => return Err(error),
         }

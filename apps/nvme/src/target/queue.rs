@@ -14,8 +14,7 @@
 
 use super::arena::Arena;
 use super::protocol::{Action, Answer, Data, Extent, Over, Session};
-use super::shared::{Seat, Shared};
-use super::stats::add;
+use super::shared::{Seat, Shared, add};
 use super::storage::Storage;
 use crate::Error;
 use crate::completions::Completions;

@@ -1,8 +1,8 @@
 //! A host: a NIC, its receive ring, and its port.
 
 use super::events::Event;
-use super::ip::Ip;
 use super::link::{Common, Egress};
+use super::names::Ip;
 use super::{EgressId, HostId, PacketId};
 use roce_port::{SentMemory, SentRef};
 use roce_stack::{

@@ -3,9 +3,10 @@
 use super::events::{Event, Events, Position};
 use super::fate::{DropReason, Fate};
 use super::meter::{Meter, OVERHEAD_BYTES};
+use super::names::{CableId, NodeId};
 use super::pool::Pool;
 use super::trace::Trace;
-use super::{Counters, EgressId, NodeId, PacketId};
+use super::{Counters, EgressId, PacketId};
 use roce_port::fault::{Arrival, FaultModel, FaultSpec};
 use roce_stack::{Duration, Instant};
 use std::collections::VecDeque;
@@ -292,4 +293,17 @@ impl Egress {
 pub fn one_way(spec: &LinkSpec, bytes: usize) -> Duration {
     let ns = (bytes as u64 * 8).saturating_mul(1_000_000_000) / spec.bits_per_sec.max(1);
     spec.delay + Duration::from_nanos(ns)
+}
+
+/// One direction of a cable: the port of the node that sends in this direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The cable.
+    pub cable: CableId,
+    /// The node that sends.
+    pub from: NodeId,
+    /// The node that receives.
+    pub to: NodeId,
+    /// The parameters of the link.
+    pub link: LinkSpec,
 }

@@ -18,18 +18,15 @@
 //! The rules are those of the IBTA specification 1.7, chapters 9 to 11.
 
 mod area;
-mod arrivals;
 mod arrive;
 mod complete;
 mod cqs;
 mod datagram;
 mod flow;
 mod judge;
-mod keys;
 mod multicast;
 mod pair;
 mod pool;
-mod pools;
 mod rates;
 mod request;
 mod reregister;
@@ -42,7 +39,7 @@ mod tests;
 pub use area::{Area, Bytes};
 pub use cqs::CqUser;
 pub use datagram::{HEADER_BYTES, Network};
-pub use keys::{INVALIDATION_REFUSED, KeyState};
+pub use flow::{INVALIDATION_REFUSED, KeyState};
 pub use multicast::GroupDatagram;
 pub use pair::{Causes, Ends};
 pub use rates::{CongestionCounts, CongestionLimits};

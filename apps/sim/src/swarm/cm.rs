@@ -1,7 +1,7 @@
 //! Connections that applications make and end by messages of the connection manager, which the
 //! network may lose.
 
-use super::managed::{Manager, Phase};
+use super::end::{Manager, Phase};
 use super::state::{Run, Token};
 use crate::connect::ConnectSpec;
 use crate::fabric::HostId;

@@ -1,10 +1,9 @@
 //! Multicast groups: QPs that join them and leave, and QPs that send to them.
 
-use super::groups::{DatagramQp, Member, Sender};
 use super::memory::{Region, pattern};
 use super::paths::network_header;
-use super::plan::multicast::{DatagramPlan, MemberPlan, Membership, SenderPlan};
-use super::state::{Run, Token};
+use super::plan::{DatagramPlan, MemberPlan, Membership, SenderPlan};
+use super::state::{DatagramQp, Member, Run, Sender, Token};
 use crate::connect::QKEY;
 use crate::fabric::HostId;
 use crate::oracle::{

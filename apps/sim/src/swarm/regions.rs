@@ -1,10 +1,9 @@
 //! Regions that change: pages of on-demand regions that are unmapped, and regions that are registered
 //! again with the same key.
 
-use super::grant::Grant;
+use super::end::Grant;
 use super::memory::Region;
-use super::plan::regions::Change;
-use super::plan::{Kind, Op, RequestFault};
+use super::plan::{Change, Kind, Op, RequestFault};
 use super::state::Run;
 use crate::fabric::HostId;
 use crate::oracle::{AreaName, Reregistration, Verdict, about, violated};

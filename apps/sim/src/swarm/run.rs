@@ -1,10 +1,9 @@
 //! Carries out a plan, and checks the run with the oracle.
 
-use super::groups::Groups;
 use super::memory::Region;
 use super::outcome::Outcome;
 use super::plan::{CableFault, Plan};
-use super::state::{HostState, Run, Token, WORDS};
+use super::state::{Groups, HostState, Run, Token, WORDS};
 use crate::fabric::{CableId, FabricBuilder, HostId, Step, SwitchId};
 use crate::oracle::{Oracle, Verdict, Violation, Words, violated};
 use roce_stack::{Duration, Instant};

@@ -1,7 +1,6 @@
 //! Connects pairs.
 
-use super::end::{End, FlowMemory, Layout, ReceiveSource};
-use super::grant::Grant;
+use super::end::{End, FlowMemory, Grant, Layout, ReceiveSource};
 use super::memory::Region;
 use super::plan::{CableFault, PairPlan, SrqPlan};
 use super::pools::longest;

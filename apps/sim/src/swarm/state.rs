@@ -1,8 +1,6 @@
 //! The state of a run: its hosts, ends and queues.
 
-use super::end::{End, FlowMemory};
-use super::groups::Groups;
-use super::managed::Manager;
+use super::end::{End, FlowMemory, Manager};
 use super::memory::Region;
 use super::outcome::Outcome;
 use super::plan::{Plan, SrqPlan};
@@ -11,7 +9,8 @@ use crate::oracle::Oracle;
 use roce_stack::{
     Completion, CompletionQueue, Duration, Instant, Notify, PdId, QpState, Srqn, XrcdId,
 };
-use std::collections::BTreeMap;
+use roce_wire::Qpn;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The number of words for atomics on each host. Half of them are incremented, half are swapped.
@@ -208,4 +207,46 @@ pub(super) enum Token {
     PostMemberReceives(usize),
     /// Run the timers of a host's connection manager.
     Manager(usize),
+}
+
+/// The QPs of the plan's multicast groups.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    pub(super) members: Vec<Member>,
+    pub(super) senders: Vec<Sender>,
+}
+
+/// A QP, and its CQ.
+#[derive(Debug)]
+pub(super) struct DatagramQp {
+    pub(super) host: HostId,
+    pub(super) qpn: Qpn,
+    pub(super) cq: Arc<CompletionQueue>,
+    pub(super) region: Region,
+    /// Whether it is neither destroyed nor lost in a restart.
+    pub(super) alive: bool,
+}
+
+/// A QP that joins groups.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) qp: DatagramQp,
+    /// The length of each receive.
+    pub(super) len: usize,
+    /// The number of the next receive.
+    pub(super) next: u64,
+    pub(super) refill_at: Instant,
+    /// The memberships that have ended.
+    pub(super) left: BTreeSet<usize>,
+}
+
+/// A QP that sends to groups.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) qp: DatagramQp,
+    /// The offset of each datagram in its region.
+    pub(super) at: Vec<usize>,
+    pub(super) posted: usize,
+    pub(super) completed: u64,
+    pub(super) send_at: Instant,
 }

@@ -22,6 +22,19 @@ use regions::draw_regions;
 use restart::draw_restart;
 use windows_xrc::draw_windows_and_xrc;
 
+/// The layers on top of the first one. Each has random numbers of its own.
+const LAYERS: [fn(&mut Plan); Plan::LAYERS] = [
+    draw_windows_and_xrc,
+    draw_cqs,
+    draw_restart,
+    draw_memory,
+    draw_paths,
+    draw_multicast,
+    draw_regions,
+    draw_events,
+    draw_cm,
+];
+
 impl Plan {
     /// The plan of a seed.
     pub fn draw(seed: u64) -> Self {
@@ -34,32 +47,8 @@ impl Plan {
     /// The plan of a seed with the first layer and `layers` more, at most [`Self::LAYERS`].
     pub fn draw_layers(seed: u64, layers: usize) -> Self {
         let mut plan = Self::draw_base(seed);
-        if layers >= 1 {
-            draw_windows_and_xrc(&mut plan);
-        }
-        if layers >= 2 {
-            draw_cqs(&mut plan);
-        }
-        if layers >= 3 {
-            draw_restart(&mut plan);
-        }
-        if layers >= 4 {
-            draw_memory(&mut plan);
-        }
-        if layers >= 5 {
-            draw_paths(&mut plan);
-        }
-        if layers >= 6 {
-            draw_multicast(&mut plan);
-        }
-        if layers >= 7 {
-            draw_regions(&mut plan);
-        }
-        if layers >= 8 {
-            draw_events(&mut plan);
-        }
-        if layers >= 9 {
-            draw_cm(&mut plan);
+        for draw in LAYERS.iter().take(layers) {
+            draw(&mut plan);
         }
         plan
     }
