@@ -160,7 +160,7 @@ impl Times {
             slowdown_p50: at(50.0, &slowdown, u64::MAX),
             slowdown_p99: at(99.0, &slowdown, u64::MAX),
             small_p99_ms: at(99.0, &time, 100_000),
-            jain: super::outcome::jain(&large).unwrap_or(f64::NAN),
+            jain: jain(&large).unwrap_or(f64::NAN),
             each,
         }
     }

@@ -5,7 +5,7 @@ use super::memory::Region;
 use super::plan::{CableFault, PairPlan, SrqPlan};
 use super::pools::longest;
 use super::state::{PairState, PoolSpec, Queue, Run};
-use crate::connect::{ConnectSpec, QKEY, connect, header_bytes, initialize};
+use crate::connect::{ConnectSpec, QKEY, header_bytes, move_on};
 use crate::fabric::HostId;
 use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation, about};
 use roce_port::fault::{Chance, FaultSpec};
@@ -24,10 +24,9 @@ impl Run<'_> {
             }
         }
         let names = [0, 1].map(|side: usize| (ends[side].host, ends[side].qpn));
-        let connected = match plan.managed {
-            true => initialize(&mut self.fabric, names, &plan.connect),
-            false => connect(&mut self.fabric, names, &plan.connect),
-        };
+        // The connection manager takes the other steps.
+        let steps = if plan.managed { 1 } else { 3 };
+        let connected = move_on(&mut self.fabric, names, &plan.connect, steps);
         connected.map_err(about(format_args!("connecting pair {number}")))?;
         let inboxes = [0, 1].map(|side: usize| ends[1 - side].pool.is_none());
         let memory = [
