@@ -4,7 +4,7 @@ use crate::errno::{Errno, Outcome};
 use crate::link::{self, Message, Op};
 use crate::signals::Blocked;
 use crate::socket::{Given, Phase, Socket, lock, lock_at_exit};
-use crate::{eventfd, forked, hidden, inside, poll_set, real, relay, say};
+use crate::{eventfd, hidden, inside, poll_set, rdmacm, real, relay, say, settings};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -171,7 +171,7 @@ fn hand_over(link: c_int, id: u64, is_used: bool) {
     };
     let op = match (&socket, started) {
         (Some(Inherited::Connection(socket)), Ok(_)) => {
-            forked::leave_to_tcp(socket);
+            leave_to_tcp(socket);
             Op::Granted
         }
         _ => Op::Refused,
@@ -267,6 +267,24 @@ fn remove_ended(link: c_int) {
     }
     // Closes rsockets, which can take a while.
     drop(child);
+}
+
+/// Makes the listener that accepted `connection` refuse further ones over RDMA, so that clients fall
+/// back to TCP immediately. A forked child uses the connection, and relaying it takes several times as
+/// long as TCP.
+fn leave_to_tcp(connection: &Socket) {
+    let Some(listener) = connection.listener.upgrade() else {
+        return;
+    };
+    if settings::get().is_only || listener.is_left_to_tcp.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let shut = rdmacm::shutdown(listener.rs(), libc::SHUT_RD);
+    if let (Ok(()), Ok(at)) = (shut, rdmacm::own_name(listener.rs())) {
+        say::once(&format!(
+            "a forked child uses a connection that was accepted at {at}: further connections use TCP"
+        ));
+    }
 }
 
 #[cfg(test)]

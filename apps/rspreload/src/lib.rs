@@ -39,7 +39,6 @@ mod exit;
 #[cfg(not(test))]
 mod exports;
 mod fork;
-mod forked;
 mod hidden;
 mod inside;
 mod interest;

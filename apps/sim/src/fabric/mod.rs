@@ -12,7 +12,6 @@
 
 mod build;
 mod changes;
-mod counters;
 mod events;
 mod fate;
 mod frame;
@@ -32,7 +31,7 @@ mod trace;
 pub(crate) mod tests;
 
 pub use build::FabricBuilder;
-pub use counters::Counters;
+pub use fate::Counters;
 pub use fate::{DropReason, Drops, Fate};
 pub use host::HostSpec;
 pub use link::Port;

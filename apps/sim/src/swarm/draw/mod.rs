@@ -4,7 +4,6 @@ mod base;
 mod cm;
 mod cqs;
 mod events;
-mod memory;
 mod multicast;
 mod paths;
 mod regions;
@@ -15,11 +14,10 @@ use super::plan::Plan;
 use cm::draw_cm;
 use cqs::draw_cqs;
 use events::draw_events;
-use memory::draw_memory;
 use multicast::draw_multicast;
 use paths::draw_paths;
 use regions::draw_regions;
-use restart::draw_restart;
+use restart::{draw_memory, draw_restart};
 use windows_xrc::draw_windows_and_xrc;
 
 /// The layers on top of the first one. Each has random numbers of its own.
