@@ -21,8 +21,7 @@ mod property;
 mod sgl;
 mod status;
 
-pub use command::{COMMAND_LEN, Command};
-pub use command::{RESPONSE_LEN, Response};
+pub use command::{COMMAND_LEN, Command, RESPONSE_LEN, Response};
 pub use nqn::{HostId, Nqn, NqnError};
 pub use private::{AcceptPrivate, Refusal, RejectPrivate, RequestPrivate};
 pub use property::{Capabilities, Configuration, ControllerStatus, Property};

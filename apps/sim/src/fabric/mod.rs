@@ -31,14 +31,11 @@ mod trace;
 pub(crate) mod tests;
 
 pub use build::FabricBuilder;
-pub use fate::Counters;
-pub use fate::{DropReason, Drops, Fate};
+pub use fate::{Counters, DropReason, Drops, Fate};
 pub use host::HostSpec;
-pub use link::Port;
-pub use link::{LinkSpec, one_way};
+pub use link::{LinkSpec, Port, one_way};
 pub use meter::{Meter, OVERHEAD_BYTES};
-pub use names::Ip;
-pub use names::{CableId, HostId, NodeId, SwitchId};
+pub use names::{CableId, HostId, Ip, NodeId, SwitchId};
 pub use outside::Frame;
 pub use seen::{SeenPacket, SeenPackets};
 pub use switch::{BufferSpec, EcnSpec, PfcSpec, SwitchSpec};

@@ -1,9 +1,8 @@
 //! The packets of cables that are watched.
 
 use super::fate::Fate;
-use super::frame;
 use super::pool::Packet;
-use super::{CableId, EgressId, NodeId};
+use super::{CableId, EgressId, NodeId, frame};
 use roce_stack::Instant;
 
 /// The memory for packets that the caller has not taken. More packets are missed.
