@@ -5,10 +5,9 @@ use crate::wire::{Nqn, NqnError, Refusal, Status};
 use roce_verbs::cm::ConnectionError;
 use roce_verbs::device::OpenError;
 use roce_verbs::memory::{BufferRangeError, RegionError};
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
+use std::{fmt, io};
 
 /// An error of a host.
 #[non_exhaustive]

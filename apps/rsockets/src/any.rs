@@ -17,12 +17,20 @@ pub(crate) enum AnySocket {
     Datagram(Arc<Datagram>),
 }
 
+/// The same expression for a socket of either type.
+macro_rules! either {
+    ($either:expr, $socket:ident => $value:expr) => {
+        match $either {
+            $crate::any::AnySocket::Stream($socket) => $value,
+            $crate::any::AnySocket::Datagram($socket) => $value,
+        }
+    };
+}
+pub(crate) use either;
+
 impl AnySocket {
     pub(crate) fn fd(&self) -> RawFd {
-        match self {
-            Self::Stream(socket) => socket.fd(),
-            Self::Datagram(socket) => socket.fd(),
-        }
+        either!(self, socket => socket.fd())
     }
 
     /// # Errors
@@ -52,27 +60,18 @@ impl AnySocket {
     /// For `poll`: handles pending events, after driving each NIC that `drive` selects. Returns whether
     /// there were any.
     pub(crate) fn progress(&self, drive: impl FnMut(*const Nic) -> bool) -> bool {
-        match self {
-            Self::Stream(socket) => socket.progress(drive),
-            Self::Datagram(socket) => socket.progress(drive),
-        }
+        either!(self, socket => socket.progress(drive))
     }
 
     /// For `poll`: the ready events among `events`.
     pub(crate) fn ready(&self, events: i16) -> i16 {
-        match self {
-            Self::Stream(socket) => socket.ready(events),
-            Self::Datagram(socket) => socket.ready(events),
-        }
+        either!(self, socket => socket.ready(events))
     }
 
     /// For `poll`: called before the thread sleeps until one of these descriptors is readable, or until
     /// the returned time. Must be followed by [`AnySocket::end_sleep`].
     pub(crate) fn begin_sleep(&self, each: impl FnMut(RawFd)) -> Option<Instant> {
-        match self {
-            Self::Stream(socket) => socket.begin_sleep(each),
-            Self::Datagram(socket) => socket.begin_sleep(each),
-        }
+        either!(self, socket => socket.begin_sleep(each))
     }
 
     /// For `poll`: see [`Awaited::drive_while_waiting`](crate::shared::Awaited::drive_while_waiting).
@@ -85,9 +84,6 @@ impl AnySocket {
 
     /// For `poll`: called after the thread has slept.
     pub(crate) fn end_sleep(&self) {
-        match self {
-            Self::Stream(socket) => socket.end_sleep(),
-            Self::Datagram(socket) => socket.end_sleep(),
-        }
+        either!(self, socket => socket.end_sleep())
     }
 }

@@ -1,9 +1,10 @@
 //! The socket calls. Each looks the socket up by its descriptor.
 
 pub use crate::datagram::Received;
-pub use crate::socket::{Domain, Number, ReceiveFlags, Route, Shutdown, Time};
+pub use crate::options::Number;
+pub use crate::socket::{Domain, ReceiveFlags, Route, Shutdown, Time};
 
-use crate::any::AnySocket;
+use crate::any::{AnySocket, either};
 use crate::datagram::Datagram;
 use crate::error::{Error, OrErrno};
 use crate::socket::Socket;
@@ -49,10 +50,7 @@ pub fn is_datagram(fd: RawFd) -> bool {
 /// EADDRINUSE if the port is taken, EADDRNOTAVAIL if no device has the address, EINVAL if the socket
 /// is already bound.
 pub fn bind(fd: RawFd, address: SocketAddr) -> Result<(), Error> {
-    match find(fd)? {
-        AnySocket::Stream(socket) => socket.bind(address),
-        AnySocket::Datagram(socket) => socket.bind(address),
-    }
+    either!(find(fd)?, socket => socket.bind(address))
 }
 
 /// Starts accepting connections. While more than `backlog` connections wait for [`accept`], further
@@ -81,10 +79,7 @@ pub fn accept(fd: RawFd) -> Result<(RawFd, SocketAddr), Error> {
 /// EINPROGRESS if the socket is non-blocking: it becomes writable when it is connected.
 /// ECONNREFUSED, ETIMEDOUT, ENETUNREACH, EADDRNOTAVAIL if no device leads to the address.
 pub fn connect(fd: RawFd, remote: SocketAddr) -> Result<(), Error> {
-    match find(fd)? {
-        AnySocket::Stream(socket) => socket.connect(remote),
-        AnySocket::Datagram(socket) => socket.connect(remote),
-    }
+    either!(find(fd)?, socket => socket.connect(remote))
 }
 
 /// Disconnects a datagram socket.
@@ -165,10 +160,7 @@ pub fn send_to(
 /// # Errors
 /// ENOTCONN.
 pub fn shutdown(fd: RawFd, which: Shutdown) -> Result<(), Error> {
-    match find(fd)? {
-        AnySocket::Stream(socket) => socket.shut_down(which),
-        AnySocket::Datagram(socket) => socket.shut_down(which),
-    }
+    either!(find(fd)?, socket => socket.shut_down(which))
 }
 
 /// Closes a socket. Bytes in flight still reach the peer.
@@ -177,10 +169,7 @@ pub fn shutdown(fd: RawFd, which: Shutdown) -> Result<(), Error> {
 /// EBADF.
 pub fn close(fd: RawFd) -> Result<(), Error> {
     let socket = table().remove(fd).ok_or(Errno::EBADF)?;
-    match socket {
-        AnySocket::Stream(socket) => socket.close(),
-        AnySocket::Datagram(socket) => socket.close(),
-    }
+    either!(socket, socket => socket.close());
     Ok(())
 }
 
@@ -200,10 +189,7 @@ pub fn local_name(fd: RawFd) -> Result<SocketAddr, Error> {
 /// # Errors
 /// ENOTCONN.
 pub fn peer_name(fd: RawFd) -> Result<SocketAddr, Error> {
-    match find(fd)? {
-        AnySocket::Stream(socket) => socket.peer_name(),
-        AnySocket::Datagram(socket) => socket.peer_name(),
-    }
+    either!(find(fd)?, socket => socket.peer_name())
 }
 
 /// Whether calls on the socket fail with EAGAIN instead of blocking.
@@ -211,10 +197,7 @@ pub fn peer_name(fd: RawFd) -> Result<SocketAddr, Error> {
 /// # Errors
 /// EBADF.
 pub fn is_nonblocking(fd: RawFd) -> Result<bool, Error> {
-    match find(fd)? {
-        AnySocket::Stream(socket) => Ok(socket.is_nonblocking()),
-        AnySocket::Datagram(socket) => Ok(socket.is_nonblocking()),
-    }
+    either!(find(fd)?, socket => Ok(socket.is_nonblocking()))
 }
 
 /// Sets whether calls on the socket fail with EAGAIN instead of blocking.
@@ -222,10 +205,7 @@ pub fn is_nonblocking(fd: RawFd) -> Result<bool, Error> {
 /// # Errors
 /// EBADF.
 pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> Result<(), Error> {
-    match find(fd)? {
-        AnySocket::Stream(socket) => socket.set_nonblocking(nonblocking),
-        AnySocket::Datagram(socket) => socket.set_nonblocking(nonblocking),
-    }
+    either!(find(fd)?, socket => socket.set_nonblocking(nonblocking));
     Ok(())
 }
 
@@ -234,10 +214,7 @@ pub fn set_nonblocking(fd: RawFd, nonblocking: bool) -> Result<(), Error> {
 /// # Errors
 /// EINVAL if the value is out of range or the socket is already connected.
 pub fn set_number(fd: RawFd, option: Number, value: i32) -> Result<(), Error> {
-    match find(fd)? {
-        AnySocket::Stream(socket) => socket.set_number(option, value),
-        AnySocket::Datagram(socket) => socket.set_number(option, value),
-    }
+    either!(find(fd)?, socket => socket.set_number(option, value))
 }
 
 /// An option's value.
@@ -256,10 +233,7 @@ pub fn number(fd: RawFd, option: Number) -> Result<i32, Error> {
 /// # Errors
 /// EBADF.
 pub fn set_time(fd: RawFd, option: Time, time: Option<Duration>) -> Result<(), Error> {
-    match find(fd)? {
-        AnySocket::Stream(socket) => socket.set_time(option, time),
-        AnySocket::Datagram(socket) => socket.set_time(option, time),
-    }
+    either!(find(fd)?, socket => socket.set_time(option, time));
     Ok(())
 }
 
@@ -268,10 +242,7 @@ pub fn set_time(fd: RawFd, option: Time, time: Option<Duration>) -> Result<(), E
 /// # Errors
 /// EBADF.
 pub fn time(fd: RawFd, option: Time) -> Result<Option<Duration>, Error> {
-    match find(fd)? {
-        AnySocket::Stream(socket) => Ok(socket.time(option)),
-        AnySocket::Datagram(socket) => Ok(socket.time(option)),
-    }
+    either!(find(fd)?, socket => Ok(socket.time(option)))
 }
 
 /// Sets the path that a stream socket will connect along.
@@ -296,10 +267,7 @@ pub fn route(fd: RawFd) -> Result<Option<(Route, PathMtu)>, Error> {
 /// # Errors
 /// EBADF.
 pub fn take_error(fd: RawFd) -> Result<Option<Errno>, Error> {
-    match find(fd)? {
-        AnySocket::Stream(socket) => Ok(socket.take_error()),
-        AnySocket::Datagram(socket) => Ok(socket.take_error()),
-    }
+    either!(find(fd)?, socket => Ok(socket.take_error()))
 }
 
 /// Whether a socket listens.
@@ -318,10 +286,7 @@ pub fn is_listening(fd: RawFd) -> Result<bool, Error> {
 /// # Errors
 /// EBADF.
 pub fn unread(fd: RawFd) -> Result<usize, Error> {
-    match find(fd)? {
-        AnySocket::Stream(socket) => Ok(socket.unread()),
-        AnySocket::Datagram(socket) => Ok(socket.unread()),
-    }
+    either!(find(fd)?, socket => Ok(socket.unread()))
 }
 
 /// Maps `len` bytes at `address` to an offset. With `remote`, the peer may write there.

@@ -26,7 +26,6 @@ mod poll;
 mod shared;
 mod socket;
 mod stream;
-mod system;
 mod table;
 mod wait;
 pub mod wire;

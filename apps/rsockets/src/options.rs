@@ -1,6 +1,8 @@
 //! The sizes of a socket's queues and buffers, and their configured defaults.
 
+use crate::error::Error;
 use crate::wire;
+use nix::errno::Errno;
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -8,6 +10,46 @@ use std::time::Duration;
 
 /// Maximum number of requests in a queue, as in rdma-core.
 pub(crate) const MAX_QUEUE: u16 = 0xfffe;
+
+/// An option that is a number or a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Number {
+    /// SO_REUSEADDR.
+    ReuseAddress,
+    /// SO_KEEPALIVE.
+    KeepAlive,
+    /// TCP_KEEPIDLE, in seconds.
+    KeepIdle,
+    /// SO_OOBINLINE.
+    OobInline,
+    /// TCP_NODELAY. Nothing is ever delayed.
+    NoDelay,
+    /// IPV6_V6ONLY.
+    V6Only,
+    /// SO_RCVBUF, in bytes.
+    ReceiveBuffer,
+    /// SO_SNDBUF, in bytes.
+    SendBuffer,
+    /// RDMA_SQSIZE: requests in the send queue.
+    SendQueue,
+    /// RDMA_RQSIZE: messages that the peer may send ahead of the program.
+    ReceiveQueue,
+    /// RDMA_INLINE: sends up to this number of bytes are inline.
+    Inline,
+    /// RDMA_IOMAPSIZE: mappings that the peer may announce.
+    Mappings,
+}
+
+impl Number {
+    /// Whether a connected socket can no longer change it.
+    pub(crate) fn is_fixed_once_connected(self) -> bool {
+        matches!(
+            self,
+            Self::SendQueue | Self::ReceiveQueue | Self::Inline | Self::Mappings
+        )
+    }
+}
 
 /// The sizes of a socket, set before it is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +69,53 @@ pub(crate) struct Sizes {
 }
 
 /// The largest buffer. Lengths in messages have 29 bits.
-pub(crate) const MAX_BUFFER: usize = 1 << 28;
+const MAX_BUFFER: usize = 1 << 28;
 
 /// The smallest send buffer.
-pub(crate) const MIN_SEND_BUFFER: usize = 4096;
+const MIN_SEND_BUFFER: usize = 4096;
+
+/// The smallest receive buffer.
+const MIN_RECEIVE_BUFFER: usize = 2;
+
+impl Sizes {
+    /// Sets the size of a queue or buffer. Returns false if `option` is none.
+    ///
+    /// # Errors
+    /// EINVAL if the value is negative.
+    pub(crate) fn set(&mut self, option: Number, value: i32) -> Result<bool, Error> {
+        let size = || {
+            let what = || format!("{option:?} must be at least 0, not {value}");
+            usize::try_from(value).map_err(|_| Error::new(Errno::EINVAL, what()))
+        };
+        let queue = || size().map(|size| size.min(usize::from(MAX_QUEUE)) as u16);
+        // Twice the requested size, as for TCP and in rdma-core.
+        let buffer = |least| size().map(|size| size.saturating_mul(2).clamp(least, MAX_BUFFER));
+        match option {
+            Number::ReceiveBuffer => self.receive_buffer = buffer(MIN_RECEIVE_BUFFER)?,
+            Number::SendBuffer => self.send_buffer = buffer(MIN_SEND_BUFFER)?,
+            Number::SendQueue => self.send_queue = queue()?,
+            Number::ReceiveQueue => self.receive_queue = queue()?,
+            Number::Inline => self.inline = queue()?,
+            Number::Mappings => self.mappings = wire::round_down_mappings(queue()?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The size of a queue or buffer; `None` for other options.
+    pub(crate) fn get(&self, option: Number) -> Option<i32> {
+        let size = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
+        Some(match option {
+            Number::ReceiveBuffer => size(self.receive_buffer),
+            Number::SendBuffer => size(self.send_buffer),
+            Number::SendQueue => self.send_queue.into(),
+            Number::ReceiveQueue => self.receive_queue.into(),
+            Number::Inline => self.inline.into(),
+            Number::Mappings => self.mappings.into(),
+            _ => return None,
+        })
+    }
+}
 
 /// The administrator's settings.
 pub(crate) struct Configuration {
@@ -66,7 +151,7 @@ impl Configuration {
         Self {
             sizes: Sizes {
                 send_buffer: size("wmem_default", 256 << 10, MIN_SEND_BUFFER),
-                receive_buffer: size("mem_default", 256 << 10, 2),
+                receive_buffer: size("mem_default", 256 << 10, MIN_RECEIVE_BUFFER),
                 send_queue: queue("sqsize_default", 384),
                 receive_queue: queue("rqsize_default", 384),
                 inline: queue("inline_default", 256),

@@ -3,9 +3,8 @@
 use crate::any::AnySocket;
 use crate::error::Error;
 use crate::nic::Nic;
-use crate::system::{readable, system_poll};
 use crate::table::lookup;
-use crate::wait::{Patience, Spinning, Turn};
+use crate::wait::{Patience, Spinning, Turn, readable, system_poll};
 use std::os::fd::RawFd;
 use std::time::Duration;
 

@@ -2,8 +2,7 @@
 
 use crate::error::Error;
 use crate::nic::Nic;
-use crate::system::readable;
-use crate::wait::{Patience, Spinning, Turn};
+use crate::wait::{Patience, Spinning, Turn, readable};
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
@@ -278,7 +277,7 @@ mod tests {
         let shared = Shared::new(Counting::default()).expect("a descriptor");
         let has_news = || {
             let mut fds = [readable(shared.news_fd())];
-            let found = crate::system::system_poll(&mut fds, Some(Duration::ZERO));
+            let found = crate::wait::system_poll(&mut fds, Some(Duration::ZERO));
             found.expect("polled") == 1
         };
         shared.wake_sleepers();

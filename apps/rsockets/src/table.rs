@@ -1,6 +1,6 @@
 //! The process's sockets by descriptor.
 
-use crate::any::AnySocket;
+use crate::any::{AnySocket, either};
 use crate::error::Error;
 use crate::lingering;
 use crate::per_process::PerProcess;
@@ -42,10 +42,7 @@ extern "C" fn at_exit() {
     let end = Instant::now() + EXIT_LIMIT;
     for socket in table.all() {
         let left = end.saturating_duration_since(Instant::now());
-        match socket {
-            AnySocket::Stream(socket) => socket.flush_at_exit(left),
-            AnySocket::Datagram(socket) => socket.flush_at_exit(left),
-        }
+        either!(socket, socket => socket.flush_at_exit(left));
     }
     lingering::wait_until(end);
 }

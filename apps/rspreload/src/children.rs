@@ -4,7 +4,7 @@ use crate::errno::{Errno, Outcome};
 use crate::link::{self, Message, Op};
 use crate::signals::Blocked;
 use crate::socket::{Given, Phase, Socket, lock, lock_at_exit};
-use crate::{eventfd, forked, hidden, inside, parent, poll_set, real, relay};
+use crate::{eventfd, hidden, inside, poll_set, rdmacm, real, relay, say, settings};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,31 +76,41 @@ impl Children {
     }
 }
 
-/// Serves a new child.
+/// Serves a new child. Without a descriptor or a thread for that, the child finds its connections
+/// closed.
 pub(crate) fn add(link: c_int, sockets: BTreeMap<u64, Inherited>) {
     let mut children = lock(&CHILDREN);
-    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    let knock = match children.knock.map_or_else(start, Ok) {
+        Ok(knock) => knock,
+        Err(error) => {
+            drop(children);
+            say::once(&format!(
+                "a forked child cannot use the connections over RDMA of its parent: {}",
+                error.text()
+            ));
+            return hidden::close(link);
+        }
+    };
+    children.knock = Some(knock);
     children.all.push(Child {
-        number,
+        number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         link,
         sockets,
     });
-    match children.knock {
-        Some(knock) => eventfd::signal(knock),
-        None => children.knock = start(),
-    }
+    eventfd::signal(knock);
 }
 
-fn start() -> Option<c_int> {
-    let knock = eventfd::create().unwrap_or(-1);
+/// Starts the thread, and returns the eventfd that announces children to it.
+fn start() -> Outcome<c_int> {
+    let knock = eventfd::create()?;
     let _blocked = Blocked::all();
     let _inside = inside::Inside::enter();
     let thread = std::thread::Builder::new().name(String::from("roce-children"));
     match thread.spawn(move || serve(knock)) {
-        Ok(_) => Some(knock),
+        Ok(_) => Ok(knock),
         Err(_) => {
             hidden::close(knock);
-            None
+            Err(Errno(libc::EAGAIN))
         }
     }
 }
@@ -161,7 +171,7 @@ fn hand_over(link: c_int, id: u64, is_used: bool) {
     };
     let op = match (&socket, started) {
         (Some(Inherited::Connection(socket)), Ok(_)) => {
-            forked::leave_to_tcp(socket);
+            leave_to_tcp(socket);
             Op::Granted
         }
         _ => Op::Refused,
@@ -193,7 +203,7 @@ fn stop_listening(link: c_int, id: u64) -> Outcome<()> {
     }
     let is_of_parent = |socket: &Arc<Socket>| socket.phase() == Phase::ListenerOfParent;
     if socket.as_ref().is_some_and(is_of_parent) {
-        match parent::ask(Op::Listen, id) {
+        match link::ask(Op::Listen, id) {
             Ok(_) | Err(Errno(libc::EPIPE)) => {}
             Err(error) => return Err(error),
         }
@@ -257,4 +267,53 @@ fn remove_ended(link: c_int) {
     }
     // Closes rsockets, which can take a while.
     drop(child);
+}
+
+/// Makes the listener that accepted `connection` refuse further ones over RDMA, so that clients fall
+/// back to TCP immediately. A forked child uses the connection, and relaying it takes several times as
+/// long as TCP.
+fn leave_to_tcp(connection: &Socket) {
+    let Some(listener) = connection.listener.upgrade() else {
+        return;
+    };
+    if settings::get().is_only || listener.is_left_to_tcp.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let shut = rdmacm::shutdown(listener.rs(), libc::SHUT_RD);
+    if let (Ok(()), Ok(at)) = (shut, rdmacm::own_name(listener.rs())) {
+        say::once(&format!(
+            "a forked child uses a connection that was accepted at {at}: further connections use TCP"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// In a process of its own, because the limit is the process's.
+    #[test]
+    fn a_child_that_cannot_be_served_finds_its_link_closed() {
+        const IN_CHILD: &str = "ROCE_TEST_WITHOUT_DESCRIPTORS";
+        if std::env::var_os(IN_CHILD).is_none() {
+            let name = "children::tests::a_child_that_cannot_be_served_finds_its_link_closed";
+            let mut own = Command::new(std::env::current_exe().expect("this program"));
+            let run = own.args(["--exact", name]).env(IN_CHILD, "1").output();
+            let run = run.expect("a process");
+            assert!(run.status.success(), "{run:?}");
+            return;
+        }
+        let [of_parent, of_child] = link::control_pair().expect("a pair");
+        let limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: the limit can be read.
+        let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+        assert_eq!(set, 0);
+        add(of_parent, BTreeMap::new());
+        assert!(lock(&CHILDREN).all.is_empty(), "nothing serves it");
+        assert_eq!(link::receive(of_child), Err(Errno(libc::EPIPE)));
+    }
 }

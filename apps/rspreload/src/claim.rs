@@ -3,7 +3,7 @@
 use crate::errno::{Errno, check};
 use crate::link::Op;
 use crate::socket::{Phase, Socket};
-use crate::{connect, eventfd, hidden, listen, parent, real, table};
+use crate::{connect, eventfd, hidden, link, listen, real, table};
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,7 +46,7 @@ pub(crate) fn resolve_for_wait(fd: c_int) -> Option<Arc<Socket>> {
 /// Takes over a connection from the parent. The kernel owns its descriptors from now on. If the parent
 /// has exited, they are not connected.
 pub(crate) fn take_over_connection(socket: &Arc<Socket>, op: Op) {
-    if let Ok(Some(end)) = parent::ask(op, socket.id) {
+    if let Ok(Some(end)) = link::ask(op, socket.id) {
         for fd in table::descriptors(socket) {
             // A descriptor that cannot be replaced stays unconnected.
             let _ = replace(fd, end);
@@ -74,7 +74,7 @@ fn replace(fd: c_int, with: c_int) -> Result<(), Errno> {
 
 /// Takes over a listener from the parent, unless the parent accepts connections itself.
 fn take_over_listener(fd: c_int, socket: &Arc<Socket>) {
-    match parent::ask(Op::Listen, socket.id) {
+    match link::ask(Op::Listen, socket.id) {
         Ok(_) | Err(Errno(libc::EPIPE)) => listen::listen_after_parent(fd, socket),
         Err(_) => socket.set_phase(Phase::Fresh),
     }
@@ -83,7 +83,7 @@ fn take_over_listener(fd: c_int, socket: &Arc<Socket>) {
 /// Called when the program has closed the last descriptor of a socket.
 pub(crate) fn note_closed(socket: &Socket) {
     if matches!(socket.phase(), Phase::OfParent | Phase::ListenerOfParent) {
-        parent::tell(Op::Release, socket.id);
+        link::tell(Op::Release, socket.id);
     }
     for wake in crate::socket::lock(&socket.relays).iter() {
         eventfd::signal(*wake);

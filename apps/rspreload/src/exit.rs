@@ -1,8 +1,7 @@
 //! Process exit: peers get all bytes that were sent, as with TCP.
 
 use crate::inside::is_inside;
-use crate::{children, rdmacm, real, relay, table};
-use libc::{linger, socklen_t};
+use crate::{children, option_copy, rdmacm, relay, table};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -45,7 +44,7 @@ pub(crate) fn close_all() {
     let until = Instant::now() + LINGER;
     end(|fd, rs| {
         let left = until.saturating_duration_since(Instant::now());
-        if !left.is_zero() && !is_reset(fd) {
+        if !left.is_zero() && !option_copy::is_reset_at_close(fd) {
             rdmacm::wait_at_close(rs, left);
         }
     });
@@ -74,17 +73,4 @@ fn end(before_close: impl Fn(c_int, c_int)) {
         }
         socket.drop_rsocket();
     }
-}
-
-/// Whether closing the socket discards unsent bytes: `SO_LINGER` with a time of 0.
-fn is_reset(fd: c_int) -> bool {
-    let mut linger = linger {
-        l_onoff: 0,
-        l_linger: 0,
-    };
-    let mut size = size_of::<linger>() as socklen_t;
-    let to = (&raw mut linger).cast();
-    // SAFETY: there is room for the value.
-    unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, to, &raw mut size) };
-    linger.l_onoff != 0 && linger.l_linger == 0
 }

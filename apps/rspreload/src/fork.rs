@@ -5,7 +5,7 @@ use crate::link::{self, Op};
 use crate::relay::Relays;
 use crate::socket::{Phase, Socket};
 use crate::table::Table;
-use crate::{atfork, children, claim, hidden, parent, relay, socket, table};
+use crate::{atfork, children, claim, hidden, relay, socket, table};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -39,7 +39,7 @@ extern "C" fn prepare() {
     }
     // Lock in the same order as the thread in `children`.
     let children = children::lock_for_fork();
-    let parent = parent::lock_link();
+    let parent = link::lock_link();
     let table = table::write();
     let relays = relay::lock_relays();
     let has_sockets = table.sockets.values().any(is_inherited);

@@ -39,7 +39,6 @@ mod exit;
 #[cfg(not(test))]
 mod exports;
 mod fork;
-mod forked;
 mod hidden;
 mod inside;
 mod interest;
@@ -52,7 +51,6 @@ mod lists;
 mod names;
 mod option_copy;
 mod options;
-mod parent;
 mod poll;
 mod poll_set;
 mod rdmacm;
@@ -61,11 +59,9 @@ mod real;
 mod relay;
 mod say;
 mod select;
-mod sendfile;
 mod settings;
 mod signals;
 mod socket;
 #[cfg(not(test))]
 mod start;
 mod table;
-mod threads;

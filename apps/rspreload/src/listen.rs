@@ -2,9 +2,10 @@
 
 use crate::address::Address;
 use crate::errno::{Errno, Outcome, check};
+use crate::option_copy::copy_number;
 use crate::socket::{Phase, Socket};
 use crate::{exit, names, rdmacm, real, say, settings, table};
-use libc::{c_long, socklen_t};
+use libc::c_long;
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -100,26 +101,12 @@ fn adopt(fd: c_int, socket: &Socket, rs: c_int) -> Outcome<()> {
 }
 
 fn start(fd: c_int, rs: c_int, at: Address, backlog: c_int) -> Outcome<()> {
-    copy_option(fd, rs, libc::SOL_SOCKET, libc::SO_REUSEADDR);
+    copy_number(fd, rs, (libc::SOL_SOCKET, libc::SO_REUSEADDR));
     if at.domain() == libc::AF_INET6 {
-        copy_option(fd, rs, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+        copy_number(fd, rs, (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY));
     }
     rdmacm::bind(rs, at)?;
     rdmacm::listen(rs, backlog)
-}
-
-/// Copies an option from the kernel's socket. A library that does not know the option does not need
-/// it.
-fn copy_option(fd: c_int, rs: c_int, level: c_int, name: c_int) {
-    let mut value: c_int = 0;
-    let mut size = size_of::<c_int>() as socklen_t;
-    let to = (&raw mut value).cast();
-    // SAFETY: there is room for the value.
-    unsafe {
-        if real::getsockopt(fd, level, name, to, &raw mut size) == 0 {
-            let _ = rdmacm::set_option(rs, level, name, to, size);
-        }
-    }
 }
 
 /// Sets or clears `O_NONBLOCK` of the kernel's socket. It stays set while the socket listens over RDMA,

@@ -55,13 +55,28 @@ const NO_LINGER: linger = linger {
     l_linger: 0,
 };
 
+/// Copies a number from the kernel's socket to an rsocket.
+pub(crate) fn copy_number(fd: c_int, rs: c_int, option: (c_int, c_int)) {
+    // SAFETY: the option is a number.
+    unsafe {
+        if let Ok(value) = get::<c_int>(fd, option, 0) {
+            set_over_rdma(rs, option, &value);
+        }
+    }
+}
+
+/// Whether closing the kernel's socket discards unsent bytes: `SO_LINGER` with a time of 0.
+pub(crate) fn is_reset_at_close(fd: c_int) -> bool {
+    // SAFETY: the option has this type.
+    let linger = unsafe { get(fd, LINGER, NO_LINGER) };
+    linger.is_ok_and(|linger| linger.l_onoff != 0 && linger.l_linger == 0)
+}
+
 /// Copies the options that the program has set on its socket to an rsocket.
 pub(crate) fn copy_to_rsocket(fd: c_int, socket: &Socket, rs: c_int) {
+    copy_number(fd, rs, KEEP_IDLE);
     // SAFETY: each option has the type of its value.
     unsafe {
-        if let Ok(idle) = get::<c_int>(fd, KEEP_IDLE, 0) {
-            set_over_rdma(rs, KEEP_IDLE, &idle);
-        }
         if let Ok(is_on @ 1..) = get::<c_int>(fd, KEEP_ALIVE, 0) {
             set_over_rdma(rs, KEEP_ALIVE, &is_on);
         }

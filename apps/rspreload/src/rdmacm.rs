@@ -109,79 +109,77 @@ fn error() -> String {
         .into_owned()
 }
 
-/// Opens a non-blocking stream rsocket.
-pub(crate) fn open_stream(domain: c_int) -> Outcome<c_int> {
+/// Calls a function of the library.
+fn call(function: impl FnOnce(&Library) -> c_int) -> Outcome<c_int> {
     let library = library()?;
     let _inside = Inside::enter();
+    check(function(library))
+}
+
+/// Calls a function of the library that transfers bytes.
+fn transfer(function: impl FnOnce(&Library) -> ssize_t) -> Outcome<usize> {
+    let library = library()?;
+    let _inside = Inside::enter();
+    check_size(function(library)).map(isize::cast_unsigned)
+}
+
+/// Opens a non-blocking stream rsocket.
+pub(crate) fn open_stream(domain: c_int) -> Outcome<c_int> {
     // SAFETY: only numbers are passed.
-    let rs = check(unsafe { (library.rsocket)(domain, libc::SOCK_STREAM, 0) })?;
-    set_nonblocking(library, rs)
+    let rs = call(|library| unsafe { (library.rsocket)(domain, libc::SOCK_STREAM, 0) })?;
+    set_nonblocking(rs)
 }
 
 /// Closes the rsocket if this fails.
-fn set_nonblocking(library: &Library, rs: c_int) -> Outcome<c_int> {
+fn set_nonblocking(rs: c_int) -> Outcome<c_int> {
     // SAFETY: only numbers are passed.
-    check(unsafe { (library.rfcntl)(rs, libc::F_SETFL, libc::O_NONBLOCK) })
+    call(|library| unsafe { (library.rfcntl)(rs, libc::F_SETFL, libc::O_NONBLOCK) })
         .map(|_| rs)
         .inspect_err(|_| close(rs))
 }
 
 pub(crate) fn bind(rs: c_int, to: Address) -> Outcome<()> {
-    let library = library()?;
     let (raw, size) = to.raw();
-    let _inside = Inside::enter();
     // SAFETY: the address has this size.
-    check(unsafe { (library.rbind)(rs, (&raw const raw).cast(), size) }).map(drop)
+    call(|library| unsafe { (library.rbind)(rs, (&raw const raw).cast(), size) }).map(drop)
 }
 
 pub(crate) fn listen(rs: c_int, backlog: c_int) -> Outcome<()> {
-    let library = library()?;
-    let _inside = Inside::enter();
     // SAFETY: only numbers are passed.
-    check(unsafe { (library.rlisten)(rs, backlog) }).map(drop)
+    call(|library| unsafe { (library.rlisten)(rs, backlog) }).map(drop)
 }
 
 /// Accepts a connection: a non-blocking rsocket, and the peer's address.
 pub(crate) fn accept(rs: c_int) -> Outcome<(c_int, Option<Address>)> {
-    let library = library()?;
-    let _inside = Inside::enter();
     let mut accepted = -1;
     let peer = address::from_call(|to, size| {
         // SAFETY: there is room for this size.
-        accepted = check(unsafe { (library.raccept)(rs, to, size) })?;
+        accepted = call(|library| unsafe { (library.raccept)(rs, to, size) })?;
         Ok::<_, Errno>(())
     })?;
-    set_nonblocking(library, accepted).map(|rs| (rs, peer))
+    set_nonblocking(accepted).map(|rs| (rs, peer))
 }
 
 pub(crate) fn connect(rs: c_int, to: Address) -> Outcome<()> {
-    let library = library()?;
     let (raw, size) = to.raw();
-    let _inside = Inside::enter();
     // SAFETY: the address has this size.
-    check(unsafe { (library.rconnect)(rs, (&raw const raw).cast(), size) }).map(drop)
+    call(|library| unsafe { (library.rconnect)(rs, (&raw const raw).cast(), size) }).map(drop)
 }
 
 pub(crate) fn shutdown(rs: c_int, how: c_int) -> Outcome<()> {
-    let library = library()?;
-    let _inside = Inside::enter();
     // SAFETY: only numbers are passed.
-    check(unsafe { (library.rshutdown)(rs, how) }).map(drop)
+    call(|library| unsafe { (library.rshutdown)(rs, how) }).map(drop)
 }
 
 pub(crate) fn close(rs: c_int) {
-    let Ok(library) = library() else { return };
-    let _inside = Inside::enter();
     // SAFETY: only numbers are passed. The rsocket is gone even if this fails.
-    preserve(|| unsafe { (library.rclose)(rs) });
+    let _ = preserve(|| call(|library| unsafe { (library.rclose)(rs) }));
 }
 
 /// Makes [`close`] wait as `SO_LINGER` says.
 pub(crate) fn set_blocking(rs: c_int) {
-    let Ok(library) = library() else { return };
-    let _inside = Inside::enter();
     // SAFETY: only numbers are passed.
-    preserve(|| unsafe { (library.rfcntl)(rs, libc::F_SETFL, 0) });
+    let _ = preserve(|| call(|library| unsafe { (library.rfcntl)(rs, libc::F_SETFL, 0) }));
 }
 
 /// Makes [`close`] wait until the peer has received everything, at most `limit` rounded up to seconds.
@@ -214,39 +212,29 @@ pub(crate) unsafe fn receive(
     size: usize,
     flags: c_int,
 ) -> Outcome<usize> {
-    let library = library()?;
-    let _inside = Inside::enter();
     // SAFETY: the caller promises the buffer.
-    let count = check_size(unsafe { (library.rrecv)(rs, to, size, flags) })?;
-    Ok(count.cast_unsigned())
+    transfer(|library| unsafe { (library.rrecv)(rs, to, size, flags) })
 }
 
 /// # Safety
 /// `size` bytes can be read from `from`.
 pub(crate) unsafe fn send(rs: c_int, from: *const c_void, size: usize) -> Outcome<usize> {
-    let library = library()?;
-    let _inside = Inside::enter();
     // SAFETY: the caller promises the buffer.
-    let count = check_size(unsafe { (library.rsend)(rs, from, size, libc::MSG_NOSIGNAL) })?;
-    Ok(count.cast_unsigned())
+    transfer(|library| unsafe { (library.rsend)(rs, from, size, libc::MSG_NOSIGNAL) })
 }
 
 /// # Safety
 /// The buffers can be read.
 pub(crate) unsafe fn send_vectored(rs: c_int, from: &[iovec]) -> Outcome<usize> {
-    let library = library()?;
-    let _inside = Inside::enter();
     // SAFETY: the caller promises the buffers.
-    let count = check_size(unsafe { (library.rwritev)(rs, from.as_ptr(), from.len() as c_int) })?;
-    Ok(count.cast_unsigned())
+    transfer(|library| unsafe { (library.rwritev)(rs, from.as_ptr(), from.len() as c_int) })
 }
 
 /// `rpoll`, for rsockets and the kernel's descriptors.
 pub(crate) fn poll(fds: &mut [pollfd], timeout: c_int) -> Outcome<usize> {
-    let library = library()?;
-    let _inside = Inside::enter();
     // SAFETY: the slice has this length.
-    let count = check(unsafe { (library.rpoll)(fds.as_mut_ptr(), fds.len() as nfds_t, timeout) })?;
+    let count =
+        call(|library| unsafe { (library.rpoll)(fds.as_mut_ptr(), fds.len() as nfds_t, timeout) })?;
     Ok(count as usize)
 }
 
@@ -268,18 +256,17 @@ pub(crate) fn is_at_end(rs: c_int) -> bool {
 }
 
 pub(crate) fn peer_name(rs: c_int) -> Outcome<Address> {
-    name(rs, library()?.rgetpeername)
+    name(rs, |library| library.rgetpeername)
 }
 
 pub(crate) fn own_name(rs: c_int) -> Outcome<Address> {
-    name(rs, library()?.rgetsockname)
+    name(rs, |library| library.rgetsockname)
 }
 
-fn name(rs: c_int, function: Name) -> Outcome<Address> {
-    let _inside = Inside::enter();
+fn name(rs: c_int, function: impl Fn(&Library) -> Name) -> Outcome<Address> {
     let found = address::from_call(|to, size| {
         // SAFETY: there is room for this size.
-        check(unsafe { function(rs, to, size) }).map(drop)
+        call(|library| unsafe { function(library)(rs, to, size) }).map(drop)
     })?;
     found.ok_or(Errno(libc::ENOTCONN))
 }
@@ -293,29 +280,18 @@ pub(crate) unsafe fn set_option(
     value: *const c_void,
     size: socklen_t,
 ) -> Outcome<()> {
-    let library = library()?;
-    let _inside = Inside::enter();
     // SAFETY: the caller promises the value.
-    check(unsafe { (library.rsetsockopt)(rs, level, name, value, size) }).map(drop)
+    call(|library| unsafe { (library.rsetsockopt)(rs, level, name, value, size) }).map(drop)
 }
 
 /// Takes the error of a connection attempt from `SO_ERROR`; 0 if there is none.
 pub(crate) fn take_error(rs: c_int) -> c_int {
-    let Ok(library) = library() else {
-        return libc::ENODEV;
-    };
-    let _inside = Inside::enter();
     let mut error: c_int = 0;
     let mut size = size_of::<c_int>() as socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ERROR);
     // SAFETY: there is room for the value.
-    let result = unsafe {
-        (library.rgetsockopt)(
-            rs,
-            libc::SOL_SOCKET,
-            libc::SO_ERROR,
-            (&raw mut error).cast(),
-            &raw mut size,
-        )
-    };
-    if result < 0 { Errno::last().0 } else { error }
+    let result = call(|library| unsafe {
+        (library.rgetsockopt)(rs, level, name, (&raw mut error).cast(), &raw mut size)
+    });
+    result.map_or_else(|failed| failed.0, |_| error)
 }

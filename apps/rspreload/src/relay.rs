@@ -59,8 +59,11 @@ pub(crate) fn start(socket: &Arc<Socket>, is_used: bool) -> Outcome<c_int> {
         peer: rdmacm::peer_name(socket.rs())?,
     };
     let [end, of_child] = link::pair(libc::SOCK_STREAM)?;
-    names.bind(of_child)?;
-    let wake = eventfd::create()?;
+    let named = names.bind(of_child);
+    let wake = named.and_then(|()| eventfd::create()).inspect_err(|_| {
+        hidden::close(end);
+        hidden::close(of_child);
+    })?;
     lock(&socket.relays).push(wake);
     // Counted before the thread runs, because this process may be about to exit.
     let receives = is_used || socket.fds.load(Ordering::Acquire) == 0;
@@ -83,7 +86,10 @@ pub(crate) fn start(socket: &Arc<Socket>, is_used: bool) -> Outcome<c_int> {
     let _inside = crate::inside::Inside::enter();
     let thread = std::thread::Builder::new().name(String::from("roce-relay"));
     let started = thread.spawn(move || relay.run());
-    started.map(|_| of_child).map_err(|_| Errno(libc::EAGAIN))
+    started.map(|_| of_child).map_err(|_| {
+        hidden::close(of_child);
+        Errno(libc::EAGAIN)
+    })
 }
 
 /// Buffered bytes of one direction.

@@ -74,33 +74,25 @@ pub fn connect(
     ends: [(HostId, Qpn); 2],
     spec: &ConnectSpec,
 ) -> Result<(), ModifyError> {
+    move_on(fabric, ends, spec, 3)
+}
+
+/// Takes the first `steps` of those to INIT, RTR and RTS. RTR needs the peer's answer.
+pub(crate) fn move_on(
+    fabric: &mut Fabric,
+    ends: [(HostId, Qpn); 2],
+    spec: &ConnectSpec,
+    steps: usize,
+) -> Result<(), ModifyError> {
     for side in [0, 1] {
         let (host, qpn) = ends[side];
         let (peer, dest_qpn) = ends[1 - side];
         let path = spec.path(fabric, host, peer);
         let now = fabric.now();
-        for attributes in spec.transitions(side, path, dest_qpn) {
-            fabric.nic(host).modify_qp(now, qpn, &attributes)?;
+        let transitions = spec.transitions(side, path, dest_qpn);
+        for attributes in &transitions[..steps] {
+            fabric.nic(host).modify_qp(now, qpn, attributes)?;
         }
-    }
-    Ok(())
-}
-
-/// Brings the QPs of both ends from RESET to INIT. What follows needs the peer's answer.
-///
-/// # Errors
-/// If the NIC refuses an attribute.
-pub(crate) fn initialize(
-    fabric: &mut Fabric,
-    ends: [(HostId, Qpn); 2],
-    spec: &ConnectSpec,
-) -> Result<(), ModifyError> {
-    for side in [0, 1] {
-        let (host, qpn) = ends[side];
-        let path = spec.path(fabric, host, ends[1 - side].0);
-        let [init, ..] = spec.transitions(side, path, ends[1 - side].1);
-        let now = fabric.now();
-        fabric.nic(host).modify_qp(now, qpn, &init)?;
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! A namespace, and how it is accessed.
 
-use super::Outcome;
-use super::size;
+use super::{Outcome, size};
 use crate::host::{Host, NamespaceInfo};
 
 /// A namespace, and how it is accessed.

@@ -1,18 +1,16 @@
 //! `nvme-rdma serve`: a target.
 
-use super::Outcome;
-use super::{say, size};
+use super::{Outcome, say, size};
 use crate::address::parse_socket;
 use crate::target::{Backing, Subsystem, Target, TargetOptions};
 use crate::wire::Nqn;
 use clap::Args;
 use nix::sys::signal::{SigSet, Signal};
 use roce_trust::output;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 /// How often the command looks whether connections have failed.
 const TICK: Duration = Duration::from_millis(500);

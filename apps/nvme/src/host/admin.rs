@@ -59,21 +59,13 @@ impl AdminQueue {
         subsystem: &Nqn,
         options: &HostOptions,
     ) -> Result<Self, Error> {
-        let nic = Nic::towards(at.ip())?;
         let plan = Plan {
             number: 0,
             len: ENTRIES,
             controller: 0,
         };
-        let mut queue = Queue::connect(&nic, at, plan, options.timeout)?;
+        let (queue, nic, controller) = connect_queue(at, subsystem, plan, options)?;
         let memory = IoBuffer::new(&nic.pd, 0, IDENTIFY_LEN)?;
-        let data = ConnectData {
-            host_id: options.id,
-            controller: ANY_CONTROLLER,
-            subsystem: subsystem.clone(),
-            host: options.name.clone(),
-        };
-        let controller = queue.establish(&data, &memory, options)?;
         let mut admin = Self {
             queue,
             memory,
@@ -128,12 +120,10 @@ impl AdminQueue {
         let value = self
             .queue
             .call("property get", fabrics::property_get(property))?;
-        let mask = if property.is_wide() {
-            u64::MAX
-        } else {
-            u64::from(u32::MAX)
-        };
-        Ok(value & mask)
+        Ok(match property.is_wide() {
+            true => value,
+            false => value & u64::from(u32::MAX),
+        })
     }
 
     fn set(&mut self, property: Property, value: u32) -> Result<(), Error> {
@@ -221,20 +211,26 @@ impl AdminQueue {
 /// The most namespaces that a host looks at.
 const MAX_NAMESPACES: usize = 65_536;
 
-/// The connection data of an I/O queue.
-pub(super) fn establish_io(
-    queue: &mut Queue,
-    nic: &Nic,
+/// Connects a queue, with a device of its own: devices have separate locks. Returns the number of
+/// its controller, too.
+pub(super) fn connect_queue(
+    at: SocketAddr,
     subsystem: &Nqn,
-    controller: u16,
+    plan: Plan,
     options: &HostOptions,
-) -> Result<(), Error> {
-    let memory = IoBuffer::new(&nic.pd, queue.number, fabrics::CONNECT_DATA_LEN)?;
+) -> Result<(Queue, Nic, u16), Error> {
+    let nic = Nic::towards(at.ip())?;
+    let mut queue = Queue::connect(&nic, at, plan, options.timeout)?;
+    let memory = IoBuffer::new(&nic.pd, plan.number, fabrics::CONNECT_DATA_LEN)?;
     let data = ConnectData {
         host_id: options.id,
-        controller,
+        controller: match plan.number {
+            0 => ANY_CONTROLLER,
+            _ => plan.controller,
+        },
         subsystem: subsystem.clone(),
         host: options.name.clone(),
     };
-    queue.establish(&data, &memory, options).map(drop)
+    let controller = queue.establish(&data, &memory, options)?;
+    Ok((queue, nic, controller))
 }

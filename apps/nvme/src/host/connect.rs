@@ -1,17 +1,13 @@
 //! A host that is connected to a controller.
 
-use super::admin::{AdminQueue, NamespaceInfo, establish_io};
+use super::admin::{AdminQueue, NamespaceInfo, connect_queue};
 use super::durability::{Extent, Journal};
 use super::keep_alive::KeepAlive;
-use super::queue::{Plan, Queue};
+use super::queue::Plan;
 use super::{HostOptions, IoQueue};
-use crate::nic::Nic;
-use crate::wire::Nqn;
 use crate::wire::identify::Controller;
 use crate::{Address, Error};
 use parking_lot::Mutex;
-use roce_verbs::ProtectionDomain;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,9 +58,8 @@ impl Host {
         for number in 1..=granted {
             let plan = Plan { number, ..plan };
             let limits = limits(&controller);
-            let queue = connect_queue(address.at, subsystem, plan, options)?;
-            let (queue, pd) = queue;
-            queues.push(IoQueue::new(queue, pd, Arc::clone(&journal), limits));
+            let (queue, nic, _) = connect_queue(address.at, subsystem, plan, options)?;
+            queues.push(IoQueue::new(queue, nic.pd, Arc::clone(&journal), limits));
         }
         let admin = Arc::new(Mutex::new(admin));
         let keep_alive = match options.keep_alive.is_zero() {
@@ -126,19 +121,6 @@ impl Host {
         }
         result
     }
-}
-
-/// Connects an I/O queue, with a device of its own: devices have separate locks.
-fn connect_queue(
-    at: SocketAddr,
-    subsystem: &Nqn,
-    plan: Plan,
-    options: &HostOptions,
-) -> Result<(Queue, ProtectionDomain), Error> {
-    let nic = Nic::towards(at.ip())?;
-    let mut queue = Queue::connect(&nic, at, plan, options.timeout)?;
-    establish_io(&mut queue, &nic, subsystem, plan.controller, options)?;
-    Ok((queue, nic.pd))
 }
 
 /// Whether the controller has what this host needs.

@@ -7,7 +7,7 @@
 use super::protocol::Session;
 use super::queue::{self, Parts};
 use super::shared::{Shared, to_evict};
-use crate::wire::{AcceptPrivate, Refusal};
+use crate::wire::{AcceptPrivate, Refusal, RequestPrivate};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_verbs::cm::{Connecting, Connection, Establishing, Incoming, Listener};
 use std::net::IpAddr;
@@ -23,22 +23,54 @@ const TICK: u16 = 100;
 /// repaired by one of the next REPs, which follow 1, 2 and 4 timeouts of 1.6 s after the first.
 const GRACE: Duration = Duration::from_secs(7);
 
+/// Takes requests until the target stops. Each connection gets a thread of its own once its
+/// handshake is complete: until then, the request may be forged.
+pub(super) fn run(listener: &Listener, shared: &Arc<Shared>) {
+    let mut handshakes = Handshakes::new(shared);
+    while !shared.is_stopping() {
+        handshakes.wait(listener);
+        // One at a time, so that a flood of requests does not delay the others' handshakes.
+        if handshakes.has_room(Instant::now())
+            && let Some(incoming) = listener.try_accept()
+        {
+            match admit(&incoming, shared) {
+                Ok(session) => handshakes.begin(incoming, session),
+                Err(refusal) => shared.refuse(incoming, refusal),
+            }
+        }
+        handshakes.proceed();
+    }
+}
+
+/// Whether the request can be granted.
+fn admit(incoming: &Incoming, shared: &Shared) -> Result<Session, Refusal> {
+    let request = RequestPrivate::parse(incoming.private())?;
+    // The target reads the host's memory.
+    if incoming.request().responder_resources == 0 {
+        return Err(Refusal::INVALID_IRD);
+    }
+    let session = Session::new(&shared.controllers, &request)?;
+    match shared.has_seat() {
+        true => Ok(session),
+        false => Err(Refusal::NO_RESOURCES),
+    }
+}
+
 /// The handshakes, the oldest first.
-pub(super) struct Handshakes {
+struct Handshakes {
     shared: Arc<Shared>,
-    all: Vec<Handshake>,
+    all: Vec<(Connecting, Handshake)>,
 }
 
 struct Handshake {
     peer: IpAddr,
-    connecting: Connecting,
     session: Session,
     parts: Parts,
     since: Instant,
 }
 
 impl Handshakes {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+    fn new(shared: &Arc<Shared>) -> Self {
         Self {
             shared: Arc::clone(shared),
             all: Vec::new(),
@@ -46,13 +78,10 @@ impl Handshakes {
     }
 
     /// Waits until there is a request that can be accepted, or a handshake is over.
-    pub(super) fn wait(&self, listener: &Listener) {
+    fn wait(&self, listener: &Listener) {
         self.shared.nic.context.hand_over();
         let accepts = self.has_room(Instant::now());
-        let fds = self
-            .all
-            .iter()
-            .map(|handshake| handshake.connecting.as_fd());
+        let fds = self.all.iter().map(|(connecting, _)| connecting.as_fd());
         // A request that must wait would keep the thread awake.
         let fds = accepts.then(|| listener.as_fd()).into_iter().chain(fds);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
@@ -61,7 +90,7 @@ impl Handshakes {
     }
 
     /// Accepts a request.
-    pub(super) fn begin(&mut self, incoming: Incoming, session: Session) {
+    fn begin(&mut self, incoming: Incoming, session: Session) {
         let (peer, number) = (incoming.peer(), session.number());
         self.make_room();
         let Ok((qp, parts)) = Parts::new(&self.shared, queue::slots(&session)) else {
@@ -71,46 +100,41 @@ impl Handshakes {
             controller_receive_len: session.len(),
         };
         match incoming.start_accept(qp, &queue::connect_options(), &private.encode()) {
-            Ok(connecting) => self.all.push(Handshake {
-                peer,
-                connecting,
-                session,
-                parts,
-                since: Instant::now(),
-            }),
+            Ok(connecting) => {
+                let handshake = Handshake {
+                    peer,
+                    session,
+                    parts,
+                    since: Instant::now(),
+                };
+                self.all.push((connecting, handshake));
+            }
             Err(error) => self.note_failure(number, peer, error),
         }
         self.shared.set_handshakes(self.all.len());
     }
 
     /// Serves the connections whose host has confirmed, and drops those that have failed.
-    pub(super) fn proceed(&mut self) {
-        for handshake in std::mem::take(&mut self.all) {
-            let Handshake {
-                peer,
-                connecting,
-                session,
-                parts,
-                since,
-            } = handshake;
+    fn proceed(&mut self) {
+        for (connecting, handshake) in std::mem::take(&mut self.all) {
             match connecting.check() {
-                Ok(Establishing::Pending(connecting)) => self.all.push(Handshake {
-                    peer,
-                    connecting,
-                    session,
-                    parts,
-                    since,
-                }),
-                Ok(Establishing::Established(connection)) => {
-                    self.serve(peer, connection, session, parts);
+                Ok(Establishing::Pending(connecting)) => self.all.push((connecting, handshake)),
+                Ok(Establishing::Established(connection)) => self.serve(connection, handshake),
+                Err(error) => {
+                    self.note_failure(handshake.session.number(), handshake.peer, error);
                 }
-                Err(error) => self.note_failure(session.number(), peer, error),
             }
         }
         self.shared.set_handshakes(self.all.len());
     }
 
-    fn serve(&self, peer: IpAddr, connection: Connection, session: Session, parts: Parts) {
+    fn serve(&self, connection: Connection, handshake: Handshake) {
+        let Handshake {
+            peer,
+            session,
+            parts,
+            ..
+        } = handshake;
         let number = session.number();
         let Some(seat) = self.shared.seat(peer) else {
             return self.note_failure(number, peer, "there are too many connections");
@@ -125,21 +149,25 @@ impl Handshakes {
     }
 
     /// Whether a request can be accepted at the time `now`. Until then it waits.
-    pub(super) fn has_room(&self, now: Instant) -> bool {
+    fn has_room(&self, now: Instant) -> bool {
         let makes_room = self.to_evict();
-        makes_room.is_none_or(|index| self.all[index].since + GRACE <= now)
+        makes_room.is_none_or(|index| self.all[index].1.since + GRACE <= now)
     }
 
     /// The handshake that has to be given up before another one begins.
     fn to_evict(&self) -> Option<usize> {
-        let peers: Vec<_> = self.all.iter().map(|handshake| handshake.peer).collect();
+        let peers: Vec<_> = self
+            .all
+            .iter()
+            .map(|(_, handshake)| handshake.peer)
+            .collect();
         to_evict(&peers, self.shared.options.half_open)
     }
 
     fn make_room(&mut self) {
         if let Some(index) = self.to_evict() {
             // Dropping it ends the connection.
-            let Handshake { peer, session, .. } = self.all.remove(index);
+            let (_, Handshake { peer, session, .. }) = self.all.remove(index);
             let why = "no confirmation came, and it made room for another request";
             self.note_failure(session.number(), peer, why);
         }

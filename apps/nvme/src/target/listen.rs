@@ -1,10 +1,9 @@
 //! A target that listens.
 
-use super::acceptor;
 use super::protocol::{Controllers, Offer, Shape};
 use super::shared::Shared;
 use super::storage::Storage;
-use super::{Snapshot, Subsystem, TargetOptions};
+use super::{Snapshot, Subsystem, TargetOptions, handshakes};
 use crate::nic::Nic;
 use crate::{Address, Error};
 use roce_verbs::Device;
@@ -53,7 +52,7 @@ impl Target {
         let there = Arc::clone(&shared);
         let acceptor = thread::Builder::new()
             .name("nvme-target".to_owned())
-            .spawn(move || acceptor::run(&listener, &there))?;
+            .spawn(move || handshakes::run(&listener, &there))?;
         Ok(Self {
             shared,
             address: Address {

@@ -21,7 +21,6 @@
 //!             └─ Storage, …     the namespaces, which all queues share
 //! ```
 
-mod acceptor;
 mod arena;
 mod handshakes;
 mod listen;
@@ -29,11 +28,10 @@ mod options;
 pub mod protocol;
 mod queue;
 mod shared;
-mod stats;
 mod storage;
 mod subsystem;
 
 pub use listen::Target;
 pub use options::TargetOptions;
-pub use stats::Snapshot;
+pub use shared::Snapshot;
 pub use subsystem::{Backing, Subsystem};

@@ -14,8 +14,7 @@
 
 use super::arena::Arena;
 use super::protocol::{Action, Answer, Data, Extent, Over, Session};
-use super::shared::{Seat, Shared};
-use super::stats::add;
+use super::shared::{Seat, Shared, add};
 use super::storage::Storage;
 use crate::Error;
 use crate::completions::Completions;
@@ -150,11 +149,11 @@ impl Parts {
             capsules: nic.pd.allocate(slots * capsule_len, Access::LOCAL_WRITE)?,
             capsule_len,
         };
-        let failed = |error: &dyn std::fmt::Display| Error::Incompatible(error.to_string());
-        qp.to_init(connect_options().access)
-            .map_err(|error| failed(&error))?;
+        let access = connect_options().access;
+        qp.to_init(access)
+            .map_err(|error| Error::Incompatible(error.to_string()))?;
         for slot in 0..slots {
-            parts.receive(&qp, slot).map_err(|error| failed(&error))?;
+            parts.receive(&qp, slot).map_err(Error::Incompatible)?;
         }
         Ok((qp, parts))
     }
@@ -177,8 +176,7 @@ impl Queue {
     fn run(&mut self) -> Result<(), End> {
         let begun = Instant::now();
         loop {
-            let taken = self.parts.completions.next(TICK);
-            let taken = taken.map_err(|error| End::Failed(error.to_string()))?;
+            let taken = self.parts.completions.next(TICK).map_err(failed)?;
             if self.shared.is_stopping() {
                 return Ok(());
             }
@@ -198,13 +196,13 @@ impl Queue {
             return Ok(());
         }
         if age > limit {
-            let why = format!("no connect command within {limit:?}");
-            return Err(End::Failed(why));
+            let why = format_args!("no connect command within {limit:?}");
+            return Err(failed(why));
         }
         match self.seat.is_half_open() {
             true => Ok(()),
-            false => Err(End::Failed(
-                "no connect command came, and it made room for another connection".to_owned(),
+            false => Err(failed(
+                "no connect command came, and it made room for another connection",
             )),
         }
     }
@@ -227,8 +225,10 @@ impl Queue {
     fn received(&mut self, slot: usize, len: usize, now: Instant) -> Result<(), End> {
         self.capsule.resize(len, 0);
         let at = slot * self.parts.capsule_len;
-        let read = self.parts.capsules.read(at, &mut self.capsule);
-        read.map_err(|error| End::Failed(error.to_string()))?;
+        self.parts
+            .capsules
+            .read(at, &mut self.capsule)
+            .map_err(failed)?;
         let step = self.session.handle(&self.capsule, now)?;
         let job = Job {
             command: step.command,
@@ -267,7 +267,7 @@ impl Queue {
     fn begin_waiting(&mut self) -> Result<(), End> {
         while let Some(&slot) = self.waiting.front() {
             let Some(mut job) = self.jobs[slot].take() else {
-                return Err(End::Failed(format!("slot {slot} waits without a command")));
+                return Err(failed(format_args!("slot {slot} waits without a command")));
             };
             if let Some(len) = self.needs_memory(&job.action) {
                 job.place = self.arena.take(len);
@@ -303,8 +303,7 @@ impl Queue {
         let place = job.place.clone().unwrap_or_default();
         match &job.action {
             Action::Return { bytes, to } => {
-                let copied = self.memory.write(place.start, bytes);
-                copied.map_err(|error| End::Failed(error.to_string()))?;
+                self.memory.write(place.start, bytes).map_err(failed)?;
                 let remote = to.remote;
                 self.deliver(slot, job, local, remote)
             }
@@ -326,7 +325,7 @@ impl Queue {
                 data: Data::AtHost(from),
                 ..
             } => self.fetch(slot, job, local, from),
-            action => Err(End::Failed(format!("{action:?} moves no data"))),
+            action => Err(failed(format_args!("{action:?} moves no data"))),
         }
     }
 
@@ -339,19 +338,18 @@ impl Queue {
                     Storage::Memory(region) => {
                         region.slice(extent.offset as usize, extent.len as usize)
                     }
-                    Storage::File(_) => return Err(End::Failed("a file is no memory".to_owned())),
+                    Storage::File(_) => return Err(failed("a file is no memory")),
                 }
             }
-            (None, action) => return Err(End::Failed(format!("{action:?} has no memory"))),
+            (None, action) => return Err(failed(format_args!("{action:?} has no memory"))),
         };
-        found.map_err(|error| End::Failed(error.to_string()))
+        found.map_err(failed)
     }
 
     /// Reads the host's memory.
     fn fetch(&mut self, slot: usize, job: Job, into: Sge, from: KeyedSgl) -> Result<(), End> {
         let request = SendRequest::read(into, from.remote).id(slot as u64);
-        let posted = self.connection.post_send(&request);
-        posted.map_err(|error| End::Failed(error.to_string()))?;
+        self.connection.post_send(&request).map_err(failed)?;
         self.jobs[slot] = Some(job);
         Ok(())
     }
@@ -359,7 +357,7 @@ impl Queue {
     /// The host's data are here.
     fn fetched(&mut self, slot: usize, now: Instant) -> Result<(), End> {
         let Some(mut job) = self.jobs[slot].take() else {
-            return Err(End::Failed(format!(
+            return Err(failed(format_args!(
                 "slot {slot} fetched without a command"
             )));
         };
@@ -375,7 +373,7 @@ impl Queue {
                 };
                 self.written(extent, durable, written)
             }
-            ref action => return Err(End::Failed(format!("{action:?} fetches nothing"))),
+            ref action => return Err(failed(format_args!("{action:?} fetches nothing"))),
         };
         if let Some(place) = place {
             self.arena.give_back(place);
@@ -385,11 +383,12 @@ impl Queue {
 
     fn fetched_for_session(&mut self, place: Range<usize>, now: Instant) -> Result<Answer, End> {
         self.scratch.resize(place.len(), 0);
-        let read = self.memory.read(place.start, &mut self.scratch);
-        read.map_err(|error| End::Failed(error.to_string()))?;
+        self.memory
+            .read(place.start, &mut self.scratch)
+            .map_err(failed)?;
         match self.session.fetched(&self.scratch, now) {
             Action::Answer(answer) => Ok(answer),
-            action => Err(End::Failed(format!("{action:?} is no answer"))),
+            action => Err(failed(format_args!("{action:?} is no answer"))),
         }
     }
 
@@ -446,7 +445,7 @@ impl Queue {
             }
             None => self.connection.post_sends(&[response]),
         };
-        posted.map_err(|(_, error)| End::Failed(error.to_string()))?;
+        posted.map_err(|(_, error)| failed(error))?;
         self.jobs[slot] = Some(job);
         Ok(())
     }
@@ -469,19 +468,23 @@ impl Queue {
     fn broken(&self, completion: &Completion) -> End {
         match self.parts.completions.queue.why(completion) {
             Some(explanation) if explanation.failure.cause != Cause::Application => {
-                End::Failed(explanation.failure.cause.to_string())
+                failed(explanation.failure.cause)
             }
             _ if completion.status == WcStatus::WorkRequestFlushed => End::Orderly,
-            _ => End::Failed(completion.status.explain().to_owned()),
+            _ => failed(completion.status.explain()),
         }
     }
+}
+
+fn failed(why: impl std::fmt::Display) -> End {
+    End::Failed(why.to_string())
 }
 
 impl From<Over> for End {
     fn from(over: Over) -> Self {
         match over {
             Over::NoController => Self::Orderly,
-            Over::ShortCapsule(_) | Over::Silent(_) => Self::Failed(over.to_string()),
+            Over::ShortCapsule(_) | Over::Silent(_) => failed(over),
         }
     }
 }

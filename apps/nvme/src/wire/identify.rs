@@ -1,8 +1,8 @@
 //! Identify structures: what a controller and a namespace are.
 
+use super::field;
 use super::field::{put, put_padded, text, u16_at, u32_at, u64_at};
 use super::nqn::FIELD_LEN;
-use super::{Nqn, field};
 
 /// The length of each identify structure in bytes.
 pub const IDENTIFY_LEN: usize = 4096;
@@ -133,11 +133,6 @@ impl Controller {
             true => (units as usize).saturating_mul(16).min(1 << 20),
             false => 0,
         }
-    }
-
-    /// The subsystem's name, if it is one.
-    pub fn subsystem_name(&self) -> Option<Nqn> {
-        self.subsystem.parse().ok()
     }
 }
 

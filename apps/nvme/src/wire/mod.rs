@@ -18,15 +18,13 @@ pub mod io;
 mod nqn;
 mod private;
 mod property;
-mod response;
 mod sgl;
 mod status;
 
-pub use command::{COMMAND_LEN, Command};
+pub use command::{COMMAND_LEN, Command, RESPONSE_LEN, Response};
 pub use nqn::{HostId, Nqn, NqnError};
 pub use private::{AcceptPrivate, Refusal, RejectPrivate, RequestPrivate};
 pub use property::{Capabilities, Configuration, ControllerStatus, Property};
-pub use response::{RESPONSE_LEN, Response};
 pub use sgl::{BadSgl, KeyedSgl, Sgl};
 pub use status::Status;
 

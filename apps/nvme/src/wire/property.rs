@@ -4,35 +4,26 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Property {
     /// CAP, 8 bytes.
-    Capabilities,
+    Capabilities = 0x00,
     /// VS, 4 bytes.
-    Version,
+    Version = 0x08,
     /// CC, 4 bytes.
-    Configuration,
+    Configuration = 0x14,
     /// CSTS, 4 bytes.
-    Status,
+    Status = 0x1c,
 }
 
 impl Property {
     /// The property at an offset; `None` if there is none that Fabrics has.
     pub fn at(offset: u32) -> Option<Self> {
-        match offset {
-            0x00 => Some(Self::Capabilities),
-            0x08 => Some(Self::Version),
-            0x14 => Some(Self::Configuration),
-            0x1c => Some(Self::Status),
-            _ => None,
-        }
+        use Property::{Capabilities, Configuration, Status, Version};
+        let all = [Capabilities, Version, Configuration, Status];
+        all.into_iter().find(|property| property.offset() == offset)
     }
 
     /// Its offset.
     pub fn offset(self) -> u32 {
-        match self {
-            Self::Capabilities => 0x00,
-            Self::Version => 0x08,
-            Self::Configuration => 0x14,
-            Self::Status => 0x1c,
-        }
+        self as u32
     }
 
     /// Whether it has 8 bytes, and not 4.

@@ -3,8 +3,7 @@
 use super::{LEN, Rig};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
-use roce_nvme::host::HostOptions;
-use roce_nvme::host::{Host, IoQueue, NamespaceInfo, discover};
+use roce_nvme::host::{Host, HostOptions, IoQueue, NamespaceInfo, discover};
 use std::collections::HashMap;
 
 const QUEUES: u16 = 4;

@@ -193,23 +193,14 @@ impl Listening {
     fn take_confirmed(&mut self) -> bool {
         let count = self.half_open.len();
         for half_open in std::mem::take(&mut self.half_open) {
-            let HalfOpen {
-                connecting,
-                endpoint,
-                peer,
-                names,
-                since,
-            } = half_open;
-            match connecting.check() {
+            match half_open.connecting.check() {
                 Ok(Establishing::Pending(connecting)) => self.half_open.push_back(HalfOpen {
                     connecting,
-                    endpoint,
-                    peer,
-                    names,
-                    since,
+                    ..half_open
                 }),
                 Ok(Establishing::Established(connection)) => {
-                    let stream = Stream::new(connection, endpoint, peer);
+                    let (endpoint, names) = (half_open.endpoint, half_open.names);
+                    let stream = Stream::new(connection, endpoint, half_open.peer);
                     self.confirmed.push_back(Confirmed { stream, names });
                 }
                 // The peer has given up or does not answer.

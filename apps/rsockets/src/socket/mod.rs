@@ -2,7 +2,6 @@
 
 mod connecting;
 mod listening;
-mod names;
 mod route;
 mod set;
 mod transfer;
@@ -26,7 +25,7 @@ use listening::Listening;
 use set::Settings;
 
 pub use route::Route;
-pub use set::{Number, Time};
+pub use set::Time;
 pub use transfer::{ReceiveFlags, Shutdown};
 
 /// The address family of a socket.
@@ -105,6 +104,22 @@ impl Socket {
                 error: None,
             })?,
         }))
+    }
+
+    /// `getsockname`.
+    pub(crate) fn local_name(&self) -> SocketAddr {
+        let local = self.state.lock().local;
+        let any = SocketAddr::new(self.domain.unspecified(), 0);
+        self.domain.map_address(local.unwrap_or(any))
+    }
+
+    /// `getpeername`.
+    pub(crate) fn peer_name(&self) -> Result<SocketAddr, Error> {
+        let state = self.state.lock();
+        match (&state.phase, state.remote) {
+            (Phase::Stream(_), Some(remote)) => Ok(self.domain.map_address(remote)),
+            _ => Err(Errno::ENOTCONN.into()),
+        }
     }
 
     /// The socket's descriptor.

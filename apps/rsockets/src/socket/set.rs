@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::keepalive::{self, Probe};
-use crate::options::{MAX_BUFFER, MAX_QUEUE, MIN_SEND_BUFFER};
-use crate::wire;
+use crate::options::Number;
 use std::sync::Weak;
 
 /// Options that programs set and read.
@@ -32,36 +31,6 @@ impl Settings {
     }
 }
 
-/// An option that is a number or a switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Number {
-    /// SO_REUSEADDR.
-    ReuseAddress,
-    /// SO_KEEPALIVE.
-    KeepAlive,
-    /// TCP_KEEPIDLE, in seconds.
-    KeepIdle,
-    /// SO_OOBINLINE.
-    OobInline,
-    /// TCP_NODELAY. Nothing is ever delayed.
-    NoDelay,
-    /// IPV6_V6ONLY.
-    V6Only,
-    /// SO_RCVBUF, in bytes.
-    ReceiveBuffer,
-    /// SO_SNDBUF, in bytes.
-    SendBuffer,
-    /// RDMA_SQSIZE: requests in the send queue.
-    SendQueue,
-    /// RDMA_RQSIZE: messages that the peer may send ahead of the program.
-    ReceiveQueue,
-    /// RDMA_INLINE: sends up to this number of bytes are inline.
-    Inline,
-    /// RDMA_IOMAPSIZE: mappings that the peer may announce.
-    Mappings,
-}
-
 /// An option that is a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -72,16 +41,6 @@ pub enum Time {
     Receive,
     /// SO_SNDTIMEO.
     Send,
-}
-
-impl Number {
-    /// Whether a connected socket can no longer change it.
-    fn is_fixed_once_connected(self) -> bool {
-        matches!(
-            self,
-            Self::SendQueue | Self::ReceiveQueue | Self::Inline | Self::Mappings
-        )
-    }
 }
 
 impl Socket {
@@ -113,11 +72,6 @@ impl Socket {
             let what = format!("{option:?} can only be set before the socket is connected");
             return Err(Error::new(Errno::EINVAL, what));
         }
-        let positive = || {
-            let what = || format!("{option:?} must be at least 0, not {value}");
-            usize::try_from(value).map_err(|_| Error::new(Errno::EINVAL, what()))
-        };
-        let queue = || positive().map(|value| value.min(usize::from(MAX_QUEUE)) as u16);
         let State {
             sizes, settings, ..
         } = &mut *state;
@@ -132,18 +86,7 @@ impl Socket {
                 Ok(seconds @ 1..) => settings.keep_idle = Some(seconds),
                 _ => return Err(Errno::EINVAL.into()),
             },
-            // Twice the requested size, as for TCP and in rdma-core.
-            Number::ReceiveBuffer => {
-                sizes.receive_buffer = positive()?.saturating_mul(2).clamp(2, MAX_BUFFER);
-            }
-            Number::SendBuffer => {
-                let size = positive()?.saturating_mul(2);
-                sizes.send_buffer = size.clamp(MIN_SEND_BUFFER, MAX_BUFFER);
-            }
-            Number::SendQueue => sizes.send_queue = queue()?,
-            Number::ReceiveQueue => sizes.receive_queue = queue()?,
-            Number::Inline => sizes.inline = queue()?,
-            Number::Mappings => sizes.mappings = wire::round_down_mappings(queue()?),
+            _ => return sizes.set(option, value).map(drop),
         }
         Ok(())
     }
@@ -151,10 +94,7 @@ impl Socket {
     /// An option's value.
     pub(crate) fn number(&self, option: Number) -> i32 {
         let state = self.state.lock();
-        let State {
-            sizes, settings, ..
-        } = &*state;
-        let size = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
+        let settings = &state.settings;
         match option {
             Number::ReuseAddress => settings.reuse_address.into(),
             Number::KeepAlive => settings.keep_alive.into(),
@@ -165,12 +105,7 @@ impl Socket {
             Number::OobInline => settings.oob_inline.into(),
             Number::NoDelay => settings.no_delay.into(),
             Number::V6Only => settings.v6_only.into(),
-            Number::ReceiveBuffer => size(sizes.receive_buffer),
-            Number::SendBuffer => size(sizes.send_buffer),
-            Number::SendQueue => sizes.send_queue.into(),
-            Number::ReceiveQueue => sizes.receive_queue.into(),
-            Number::Inline => sizes.inline.into(),
-            Number::Mappings => sizes.mappings.into(),
+            _ => state.sizes.get(option).unwrap_or_default(),
         }
     }
 

@@ -17,8 +17,7 @@ pub(crate) use gather::Gather;
 pub(crate) use receiving::Scatter;
 
 use crate::nic::Nic;
-use crate::wire::ConnectData;
-use crate::wire::Control;
+use crate::wire::{ConnectData, Control};
 use inbox::Inbox;
 use mappings::Mappings;
 use nix::errno::Errno;

@@ -2,7 +2,7 @@
 
 use crate::errno::call;
 use crate::real::{Handler, Start, Strings};
-use crate::{atfork, exec, exit, real, threads};
+use crate::{atfork, exec, exit, inside, real};
 use libc::pid_t;
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::time::Duration;
@@ -32,7 +32,7 @@ replace_execs! {
 
 replace! {
     fn pthread_create(thread: *mut c_ulong, attributes: *const c_void, start: Start, argument: *mut c_void) -> c_int;
-    threads::create(thread, attributes, start, argument)
+    inside::create(thread, attributes, start, argument)
 
     fn __register_atfork(prepare: Handler, in_parent: Handler, in_child: Handler, object: *mut c_void) -> c_int;
     atfork::register(prepare, in_parent, in_child, object)

@@ -4,7 +4,7 @@ use super::{handle_or_forward, kind};
 use crate::errno::Errno;
 use crate::kinds::Kind;
 use crate::socket::{Phase, Socket};
-use crate::{claim, descriptors, io, real, sendfile};
+use crate::{claim, descriptors, io, real};
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -216,6 +216,6 @@ unsafe fn transfer_file(
 ) -> ssize_t {
     transfer(to, real, |socket| {
         // SAFETY: the caller promises the offset.
-        unsafe { sendfile::sendfile(socket, from, offset, size) }.map(isize::cast_unsigned)
+        unsafe { io::sendfile(socket, from, offset, size) }.map(isize::cast_unsigned)
     })
 }

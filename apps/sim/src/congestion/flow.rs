@@ -5,10 +5,9 @@ use super::scenario::FlowPlan;
 use crate::connect::{ConnectSpec, connect};
 use crate::fabric::{Fabric, HostId};
 use roce_stack::{
-    Access, Buffer, CompletionQueue, CqId, Memory, PdId, QpInit, QpKind, QueueLimits, RemoteAddr,
-    SendOp, SendRequest, Sge,
+    Access, Buffer, CompletionQueue, CqId, Instant, Memory, PdId, QpInit, QpKind, QueueLimits,
+    RemoteAddr, SendOp, SendRequest, Sge, WcStatus,
 };
-use roce_stack::{Instant, WcStatus};
 use roce_wire::{PathMtu, Qpn};
 use std::sync::Arc;
 

@@ -2,8 +2,7 @@
 //! paused.
 
 use super::flow::{Flow, MTU};
-use super::metrics::{jain, percentile};
-use super::outcome::{Completion, Outcome, Phase, Times};
+use super::outcome::{Completion, Outcome, Phase, Times, jain, percentile};
 use super::run::Run;
 use super::scenario::FlowPlan;
 use super::snapshots::{Snapshot, measurement_start, phase_edges};

@@ -10,7 +10,6 @@ mod catalogue;
 mod error;
 mod flow;
 mod measure;
-mod metrics;
 mod mix;
 mod network;
 mod outcome;
@@ -24,9 +23,8 @@ mod tests;
 
 pub use catalogue::{catalogue, incast, ns3_parameters};
 pub use error::RunError;
-pub use metrics::{jain, percentile};
 pub use mix::{WEB_SEARCH, all_to_all, web_search};
-pub use outcome::{Completion, Outcome, Phase, Row, Times};
+pub use outcome::{Completion, Outcome, Phase, Row, Times, jain, percentile};
 pub use run::run;
 pub use scenario::{Algorithm, FlowPlan, Scenario};
 pub use topology::{Loss, Topology};

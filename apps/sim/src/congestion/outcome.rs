@@ -1,6 +1,5 @@
 //! The outcome of an experiment.
 
-use super::metrics::percentile;
 use super::scenario::Algorithm;
 use super::topology::Loss;
 use serde::Serialize;
@@ -161,8 +160,24 @@ impl Times {
             slowdown_p50: at(50.0, &slowdown, u64::MAX),
             slowdown_p99: at(99.0, &slowdown, u64::MAX),
             small_p99_ms: at(99.0, &time, 100_000),
-            jain: super::metrics::jain(&large).unwrap_or(f64::NAN),
+            jain: jain(&large).unwrap_or(f64::NAN),
             each,
         }
     }
+}
+
+/// Jain's index of fairness: 1 if all shares are equal, 1/n if only one of n shares is not 0.
+/// `None` if there are no shares, or all are 0.
+pub fn jain(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+/// The value that `percent` percent of all do not exceed (nearest rank). Sorts the values. `None`
+/// if there are none.
+pub fn percentile<T: Copy + PartialOrd>(values: &mut [T], percent: f64) -> Option<T> {
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal));
+    let rank = (percent / 100.0 * values.len() as f64).ceil() as usize;
+    values.get(rank.saturating_sub(1)).copied()
 }

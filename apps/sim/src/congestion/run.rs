@@ -31,35 +31,6 @@ enum Call {
     TakeSnapshot,
 }
 
-impl Call {
-    fn to_token(self) -> u64 {
-        match self {
-            Self::SampleQueues => 0,
-            Self::AddRow => 1,
-            Self::TakeSnapshot => 2,
-            Self::Start(flow) => 3 + 3 * flow as u64,
-            Self::Stop(flow) => 4 + 3 * flow as u64,
-            Self::Change(event) => 5 + 3 * event as u64,
-        }
-    }
-
-    fn from_token(token: u64) -> Self {
-        match token {
-            0 => Self::SampleQueues,
-            1 => Self::AddRow,
-            2 => Self::TakeSnapshot,
-            n => {
-                let number = (n / 3 - 1) as usize;
-                match n % 3 {
-                    0 => Self::Start(number),
-                    1 => Self::Stop(number),
-                    _ => Self::Change(number),
-                }
-            }
-        }
-    }
-}
-
 /// Runs an experiment. After each point of the curves it calls `progress` with the virtual time
 /// since the last call.
 ///
@@ -83,9 +54,8 @@ pub fn run(
             Step::Internal => {}
             Step::Host(host) => run.poll_host(host)?,
             Step::Call(token) => {
-                let call = Call::from_token(token);
-                run.call(call)?;
-                if matches!(call, Call::AddRow) {
+                run.call(token)?;
+                if matches!(run.calls[token as usize], Call::AddRow) {
                     progress(scenario.every);
                 }
             }
@@ -100,6 +70,8 @@ pub fn run(
 pub(super) struct Run<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) fabric: Fabric,
+    /// The calls that the fabric makes, by token.
+    calls: Vec<Call>,
     host_objects: Vec<HostObjects>,
     pub(super) flows: Vec<Flow>,
     /// The number of unfinished flows of a mix.
@@ -135,26 +107,32 @@ impl<'a> Run<'a> {
             .collect::<Result<_, _>>()?;
         let receivers: Vec<usize> = scenario.flows.iter().map(|flow| flow.to).collect();
         let links = scenario.topology.shared_links(&network, &receivers);
+        let mut calls = Vec::new();
+        let mut call_at = |at, call| {
+            fabric.call_at(at, calls.len() as u64);
+            calls.push(call);
+        };
         for (number, flow) in scenario.flows.iter().enumerate() {
-            fabric.call_at(Instant::ZERO + flow.start, Call::Start(number).to_token());
+            call_at(Instant::ZERO + flow.start, Call::Start(number));
             if let Some(stop) = flow.stop {
-                fabric.call_at(Instant::ZERO + stop, Call::Stop(number).to_token());
+                call_at(Instant::ZERO + stop, Call::Stop(number));
             }
         }
         for (number, event) in network.events.iter().enumerate() {
-            fabric.call_at(Instant::ZERO + event.at, Call::Change(number).to_token());
+            call_at(Instant::ZERO + event.at, Call::Change(number));
         }
         for at in snapshot_times(scenario) {
-            fabric.call_at(at, Call::TakeSnapshot.to_token());
+            call_at(at, Call::TakeSnapshot);
         }
-        fabric.call_at(Instant::ZERO + scenario.every, Call::AddRow.to_token());
-        fabric.call_at(
+        call_at(Instant::ZERO + scenario.every, Call::AddRow);
+        call_at(
             Instant::ZERO + measurement_start(scenario),
-            Call::SampleQueues.to_token(),
+            Call::SampleQueues,
         );
         Ok(Self {
             scenario,
             fabric,
+            calls,
             host_objects,
             flows: scenario.flows.iter().copied().map(Flow::new).collect(),
             unfinished: scenario.flows.len(),
@@ -194,8 +172,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn call(&mut self, call: Call) -> Result<(), RunError> {
-        match call {
+    fn call(&mut self, token: u64) -> Result<(), RunError> {
+        match self.calls[token as usize] {
             Call::SampleQueues => {
                 for (cable, from) in &self.links {
                     let meter = self.fabric.meter(*cable, *from);
@@ -203,9 +181,12 @@ impl<'a> Run<'a> {
                     self.queue_samples
                         .push(u32::try_from(bytes).unwrap_or(u32::MAX));
                 }
-                self.call_again_after(QUEUE_SAMPLE_INTERVAL, Call::SampleQueues);
+                self.call_again_after(QUEUE_SAMPLE_INTERVAL, token);
             }
-            Call::AddRow => self.add_row(),
+            Call::AddRow => {
+                self.add_row();
+                self.call_again_after(self.scenario.every, token);
+            }
             Call::Start(number) => {
                 let Self {
                     fabric,
@@ -237,10 +218,10 @@ impl<'a> Run<'a> {
     }
 
     /// Schedules the call again, but not after the end.
-    fn call_again_after(&mut self, after: Duration, call: Call) {
+    fn call_again_after(&mut self, after: Duration, token: u64) {
         let next = self.fabric.now() + after;
         if next <= Instant::ZERO + self.scenario.duration {
-            self.fabric.call_at(next, call.to_token());
+            self.fabric.call_at(next, token);
         }
     }
 
@@ -281,6 +262,5 @@ impl<'a> Run<'a> {
             pauses: pauses - self.pauses,
         });
         self.pauses = pauses;
-        self.call_again_after(self.scenario.every, Call::AddRow);
     }
 }

@@ -1,7 +1,7 @@
 //! Building a fabric.
 
 use super::host::Host;
-use super::link::Egress;
+use super::link::{Common, Egress};
 use super::routes::{Routes, find_routes};
 use super::switch::Switch;
 use super::trace::Trace;
@@ -88,15 +88,17 @@ impl FabricBuilder {
             .collect();
         find_routes(&egresses, &mut routes, hosts.len());
         Fabric {
-            now: Instant::ZERO,
-            events: Events::new(egresses.len()),
-            pool: Pool::default(),
+            common: Common {
+                now: Instant::ZERO,
+                pool: Pool::default(),
+                events: Events::new(egresses.len()),
+                counters: Counters::default(),
+                trace: Trace::new(),
+            },
             hosts,
             switches,
             routes,
             egresses,
-            counters: Counters::default(),
-            trace: Trace::new(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The Ethernet frames around the packets of simulated NICs.
 
-use super::ip::Ip;
+use super::names::Ip;
 use super::pool::Packet;
 use roce_stack::{IpCovered, RxMeta};
 use roce_wire::{FrameRepr, Grh, Link, NetworkHeader, UDP_PORT, UdpHeader};

@@ -1,8 +1,8 @@
 //! A host: a NIC, its receive ring, and its port.
 
 use super::events::Event;
-use super::ip::Ip;
-use super::link::{Egress, LinkContext};
+use super::link::{Common, Egress};
+use super::names::Ip;
 use super::{EgressId, HostId, PacketId};
 use roce_port::{SentMemory, SentRef};
 use roce_stack::{
@@ -118,20 +118,15 @@ impl Host {
     }
 
     /// Lets the NIC send as much as it can.
-    pub(super) fn transmit(
-        &mut self,
-        id: HostId,
-        context: &mut LinkContext<'_>,
-        egress: &mut Egress,
-    ) {
-        let now = context.now;
+    pub(super) fn transmit(&mut self, id: HostId, common: &mut Common, egress: &mut Egress) {
+        let now = common.now;
         let mut port = HostPort {
             id,
             ip: self.spec.ip,
             groups: &self.groups,
             sent: self.spec.keeps.then_some(&mut self.sent),
             next_id: &mut self.next_id,
-            context,
+            common,
             egress,
             reserved: None,
             full: false,
@@ -161,40 +156,40 @@ struct Reserved {
 }
 
 /// The transmit side of a port: committed packets go to the link's queue.
-struct HostPort<'a, 'b> {
+struct HostPort<'a> {
     id: HostId,
     ip: Ip,
     groups: &'a BTreeSet<IpAddr>,
     /// Where the port keeps packets, if it does.
     sent: Option<&'a mut SentMemory>,
     next_id: &'a mut u16,
-    context: &'a mut LinkContext<'b>,
+    common: &'a mut Common,
     egress: &'a mut Egress,
     reserved: Option<Reserved>,
     full: bool,
 }
 
-impl HostPort<'_, '_> {
+impl HostPort<'_> {
     /// Delivers a packet to a group to the members on this host, as ports do.
     fn loop_back(&mut self, packet: PacketId) {
-        let to = self.context.pool.get(packet).meta.dst;
+        let to = self.common.pool.get(packet).meta.dst;
         if self.groups.contains(&to) {
-            let copy = self.context.pool.duplicate(packet);
+            let copy = self.common.pool.duplicate(packet);
             let event = Event::Loop(self.id, copy);
-            self.context.events.push(self.context.now, event);
+            self.common.events.push(self.common.now, event);
         }
     }
 
     fn release_reserved(&mut self) {
         if let Some(Reserved { packet, .. }) = self.reserved.take() {
-            self.context.pool.release(packet);
+            self.common.pool.release(packet);
         }
     }
 }
 
 const SRC_PORT: u16 = 0xc123;
 
-impl Transmit for HostPort<'_, '_> {
+impl Transmit for HostPort<'_> {
     fn reserve(
         &mut self,
         to: &TxMeta,
@@ -208,7 +203,7 @@ impl Transmit for HostPort<'_, '_> {
         }
         if !self.egress.has_space(len, to.traffic_class) {
             self.full = true;
-            self.egress.note_waiting_host(self.context.events);
+            self.egress.note_waiting_host(&mut self.common.events);
             return Err(ReserveError::Full);
         }
         let ip = match (to.version, self.ip) {
@@ -222,13 +217,13 @@ impl Transmit for HostPort<'_, '_> {
                 }
             }
         };
-        let id = self.context.pool.allocate(len);
+        let id = self.common.pool.allocate(len);
         let kept = sequenced.filter(|_| self.sent.is_some());
         self.reserved = Some(Reserved {
             packet: id,
             kept: kept.map(|sequenced| (flow, sequenced)),
         });
-        let packet = self.context.pool.get_mut(id);
+        let packet = self.common.pool.get_mut(id);
         packet.meta = RxMeta {
             src: to.src,
             dst: to.dst,
@@ -251,14 +246,14 @@ impl Transmit for HostPort<'_, '_> {
     fn commit(&mut self) {
         if let Some(Reserved { packet, kept }) = self.reserved.take() {
             if let (Some(sent), Some((flow, sequenced))) = (&mut self.sent, kept) {
-                let committed = self.context.pool.get_mut(packet);
+                let committed = self.common.pool.get_mut(packet);
                 let memory = sent.keep(flow, sequenced, committed.bytes());
                 committed.sent = Some((self.id, memory));
             }
-            self.context.counters.sent += 1;
+            self.common.counters.sent += 1;
             self.loop_back(packet);
-            self.egress.push(self.context, packet);
-            self.egress.start(self.context);
+            self.egress.push(self.common, packet);
+            self.egress.start(self.common);
         }
     }
 

@@ -3,9 +3,10 @@
 use super::events::{Event, Events, Position};
 use super::fate::{DropReason, Fate};
 use super::meter::{Meter, OVERHEAD_BYTES};
+use super::names::{CableId, NodeId};
 use super::pool::Pool;
 use super::trace::Trace;
-use super::{Counters, EgressId, NodeId, PacketId};
+use super::{Counters, EgressId, PacketId};
 use roce_port::fault::{Arrival, FaultModel, FaultSpec};
 use roce_stack::{Duration, Instant};
 use std::collections::VecDeque;
@@ -72,13 +73,14 @@ pub(super) struct Egress {
     pub(super) meter: Meter,
 }
 
-/// The state that a link uses besides its own.
-pub(super) struct LinkContext<'a> {
+/// The state that all links use.
+#[derive(Debug)]
+pub(super) struct Common {
     pub(super) now: Instant,
-    pub(super) pool: &'a mut Pool,
-    pub(super) events: &'a mut Events,
-    pub(super) counters: &'a mut Counters,
-    pub(super) trace: &'a mut Trace,
+    pub(super) pool: Pool,
+    pub(super) events: Events,
+    pub(super) counters: Counters,
+    pub(super) trace: Trace,
 }
 
 impl Egress {
@@ -123,8 +125,8 @@ impl Egress {
 
     /// Queues a packet for which [`Egress::has_space`] is true. The caller then calls
     /// [`Egress::start`].
-    pub(super) fn push(&mut self, context: &mut LinkContext<'_>, packet: PacketId) {
-        let waiting = context.pool.get(packet);
+    pub(super) fn push(&mut self, common: &mut Common, packet: PacketId) {
+        let waiting = common.pool.get(packet);
         let len = waiting.queue_len();
         if self.spec.is_urgent(waiting.meta.traffic_class) {
             self.urgent_bytes += len;
@@ -132,7 +134,7 @@ impl Egress {
         } else {
             self.queued_bytes += len;
             self.queue.push_back(packet);
-            self.meter.note_queued(context.now, self.queued_bytes);
+            self.meter.note_queued(common.now, self.queued_bytes);
         }
     }
 
@@ -178,37 +180,37 @@ impl Egress {
     /// Starts to send the next packet, if possible. Returns the link on which the packet arrived at
     /// this switch, and its length in the queue, so that the caller can tell the switch that the
     /// packet has left.
-    pub(super) fn start(&mut self, context: &mut LinkContext<'_>) -> Option<(EgressId, usize)> {
-        if self.is_sending(context.events) {
+    pub(super) fn start(&mut self, common: &mut Common) -> Option<(EgressId, usize)> {
+        if self.is_sending(&common.events) {
             if self.has_waiting() {
-                self.queue_sent_event(context.events);
+                self.queue_sent_event(&mut common.events);
             }
             return None;
         }
-        let (packet, queue_len) = self.next_packet(context.pool)?;
-        let sending = context.pool.get_mut(packet);
+        let (packet, queue_len) = self.next_packet(&common.pool)?;
+        let sending = common.pool.get_mut(packet);
         let len = sending.len();
         let from = sending.from.take();
         let marked_at = sending.marked_at.take();
-        let now = context.now;
+        let now = common.now;
         self.meter
             .note_sent(now, sending.meta.src, len, self.queued_bytes);
         let (fate, queued_bytes) = match marked_at {
             Some(queued_bytes) => (Fate::Marked, queued_bytes),
             None => (Fate::Sent, self.queued_bytes),
         };
-        context
+        common
             .trace
             .record(now, self.id, fate, queued_bytes, sending);
-        let sent = context.now + self.serialization_time(len);
-        self.free_at = context.events.reserve(sent);
+        let sent = common.now + self.serialization_time(len);
+        self.free_at = common.events.reserve(sent);
         self.sent_event_queued = false;
-        let lost = !self.apply_faults(context, sent + self.spec.delay, packet);
+        let lost = !self.apply_faults(common, sent + self.spec.delay, packet);
         // If a packet or a host waits, `Event::Sent` must be queued to wake it up. If the packet is
         // lost, `Event::Sent` must be queued so that virtual time reaches the end of its
         // transmission. In all other cases, the packet's arrival is the next event.
         if lost || self.host_waits || self.has_waiting() {
-            self.queue_sent_event(context.events);
+            self.queue_sent_event(&mut common.events);
         }
         from.map(|from| (from, queue_len))
     }
@@ -243,50 +245,45 @@ impl Egress {
     }
 
     /// Applies faults to a packet in flight. Returns whether it arrives.
-    fn apply_faults(
-        &mut self,
-        context: &mut LinkContext<'_>,
-        arrives: Instant,
-        packet: PacketId,
-    ) -> bool {
-        context.counters.carried += 1;
-        let len = context.pool.get(packet).len();
+    fn apply_faults(&mut self, common: &mut Common, arrives: Instant, packet: PacketId) -> bool {
+        common.counters.carried += 1;
+        let len = common.pool.get(packet).len();
         let copies = self.faults.decide(arrives, len);
         let Some(first) = copies.first.filter(|_| !self.down) else {
-            context.counters.lost += 1;
+            common.counters.lost += 1;
             let reason = match self.down {
                 true => DropReason::LinkDown,
                 false => DropReason::Lost,
             };
             self.meter.drops.add(reason);
-            let (now, fate) = (context.now, Fate::Dropped(reason));
-            let dropped = context.pool.get(packet);
-            context
+            let (now, fate) = (common.now, Fate::Dropped(reason));
+            let dropped = common.pool.get(packet);
+            common
                 .trace
                 .record(now, self.id, fate, self.queued_bytes, dropped);
-            context.pool.release(packet);
+            common.pool.release(packet);
             return false;
         };
         if let Some(second) = copies.second {
-            context.counters.duplicated += 1;
-            let double = context.pool.duplicate(packet);
-            self.schedule_arrival(context, &second, double);
+            common.counters.duplicated += 1;
+            let double = common.pool.duplicate(packet);
+            self.schedule_arrival(common, &second, double);
         }
-        context.counters.reordered += u64::from(first.held_back);
-        context.counters.corrupted += u64::from(first.flipped_bit.is_some());
-        self.schedule_arrival(context, &first, packet);
+        common.counters.reordered += u64::from(first.held_back);
+        common.counters.corrupted += u64::from(first.flipped_bit.is_some());
+        self.schedule_arrival(common, &first, packet);
         true
     }
 
-    fn schedule_arrival(&self, context: &mut LinkContext<'_>, arrival: &Arrival, packet: PacketId) {
+    fn schedule_arrival(&self, common: &mut Common, arrival: &Arrival, packet: PacketId) {
         if arrival.flipped_bit.is_some() {
-            arrival.damage(context.pool.get_mut(packet).transport_mut());
+            arrival.damage(common.pool.get_mut(packet).transport_mut());
         }
         if arrival.held_back {
             let event = Event::Arrive(self.id, packet);
-            context.events.push(arrival.at, event);
+            common.events.push(arrival.at, event);
         } else {
-            context.events.push_arrival(arrival.at, self.id, packet);
+            common.events.push_arrival(arrival.at, self.id, packet);
         }
     }
 }
@@ -296,4 +293,17 @@ impl Egress {
 pub fn one_way(spec: &LinkSpec, bytes: usize) -> Duration {
     let ns = (bytes as u64 * 8).saturating_mul(1_000_000_000) / spec.bits_per_sec.max(1);
     spec.delay + Duration::from_nanos(ns)
+}
+
+/// One direction of a cable: the port of the node that sends in this direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The cable.
+    pub cable: CableId,
+    /// The node that sends.
+    pub from: NodeId,
+    /// The node that receives.
+    pub to: NodeId,
+    /// The parameters of the link.
+    pub link: LinkSpec,
 }

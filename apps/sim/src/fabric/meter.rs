@@ -1,7 +1,7 @@
 //! Measurements of one direction of a cable.
 
 use super::fate::Drops;
-use super::ip::Ip;
+use super::names::Ip;
 use roce_stack::{Duration, Instant};
 use std::net::IpAddr;
 

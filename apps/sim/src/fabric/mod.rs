@@ -12,19 +12,16 @@
 
 mod build;
 mod changes;
-mod counters;
 mod events;
 mod fate;
 mod frame;
 mod host;
-mod ip;
 mod link;
 mod mark;
 mod meter;
 mod names;
 mod outside;
 mod pool;
-mod port;
 mod routes;
 mod seen;
 mod switch;
@@ -34,21 +31,18 @@ mod trace;
 pub(crate) mod tests;
 
 pub use build::FabricBuilder;
-pub use counters::Counters;
-pub use fate::{DropReason, Drops, Fate};
+pub use fate::{Counters, DropReason, Drops, Fate};
 pub use host::HostSpec;
-pub use ip::Ip;
-pub use link::{LinkSpec, one_way};
+pub use link::{LinkSpec, Port, one_way};
 pub use meter::{Meter, OVERHEAD_BYTES};
-pub use names::{CableId, HostId, NodeId, SwitchId};
+pub use names::{CableId, HostId, Ip, NodeId, SwitchId};
 pub use outside::Frame;
-pub use port::Port;
 pub use seen::{SeenPacket, SeenPackets};
 pub use switch::{BufferSpec, EcnSpec, PfcSpec, SwitchSpec};
 
 use events::{Event, Events};
 use host::Host;
-use link::{Egress, LinkContext};
+use link::{Common, Egress};
 use names::EgressId;
 use pool::{PacketId, Pool};
 use roce_stack::{Instant, Nic, RoceVersion, RxMeta};
@@ -56,7 +50,6 @@ use routes::{Routes, link_towards_member};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use switch::Switch;
-use trace::Trace;
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,63 +65,34 @@ pub enum Step {
 /// Hosts, links and switches, with all packets in flight.
 #[derive(Debug)]
 pub struct Fabric {
-    now: Instant,
-    events: Events,
-    pool: Pool,
+    common: Common,
     hosts: Vec<Host>,
     switches: Vec<Switch>,
     /// The routes of each switch.
     routes: Vec<Routes>,
     egresses: Vec<Egress>,
-    counters: Counters,
-    trace: Trace,
-}
-
-/// Borrows one link of a fabric, and the state that the link uses besides its own.
-macro_rules! with_link {
-    ($fabric:ident, $id:expr, $context:ident, $egress:ident, $do:expr) => {{
-        let Fabric {
-            now,
-            events,
-            pool,
-            egresses,
-            counters,
-            trace,
-            ..
-        } = &mut *$fabric;
-        let mut context = LinkContext {
-            now: *now,
-            pool,
-            events,
-            counters,
-            trace,
-        };
-        let $context = &mut context;
-        let $egress = &mut egresses[$id.0];
-        $do
-    }};
 }
 
 impl Fabric {
     /// The virtual time.
     pub fn now(&self) -> Instant {
-        self.now
+        self.common.now
     }
 
     /// The packet counters so far.
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.common.counters
     }
 
     /// A hash of all packets so far. Two runs with the same fingerprint were the same, packet for
     /// packet.
     pub fn fingerprint(&self) -> u64 {
-        self.trace.hash()
+        self.common.trace.hash()
     }
 
     /// Prints every packet on stderr from now on.
     pub fn print_packets(&mut self) {
-        self.trace.print();
+        self.common.trace.print();
     }
 
     /// The two directions of each cable, in the order of the cables.
@@ -147,7 +111,7 @@ impl Fabric {
     pub fn watch(&mut self, cable: CableId, snap_bytes: usize) {
         let ends = self.egresses.get(2 * cable.0..2 * cable.0 + 2);
         for egress in ends.unwrap_or_default() {
-            let watch = self.trace.watch();
+            let watch = self.common.trace.watch();
             watch.add(egress.id, egress.from, snap_bytes);
         }
     }
@@ -155,7 +119,7 @@ impl Fabric {
     /// Replaces the packets in `into` with those seen on watched cables since the last call. Call
     /// it often: the fabric keeps at most 64 MiB of them.
     pub fn take_seen(&mut self, into: &mut SeenPackets) {
-        self.trace.watch().take(into);
+        self.common.trace.watch().take(into);
     }
 
     /// The port of a host joins a multicast group: it receives packets to the group from now on,
@@ -185,7 +149,7 @@ impl Fabric {
         // If the caller does not call `drive`, the host is driven at the latest when its link
         // becomes free.
         if let Some(egress) = host.egress {
-            self.egresses[egress.0].wake_when_free(&mut self.events);
+            self.egresses[egress.0].wake_when_free(&mut self.common.events);
         }
         &mut host.nic
     }
@@ -196,31 +160,17 @@ impl Fabric {
             return;
         };
         if !self.hosts[id.0].paused {
-            let Fabric {
-                now,
-                events,
-                pool,
-                egresses,
-                counters,
-                trace,
-                hosts,
-                ..
-            } = &mut *self;
-            let mut context = LinkContext {
-                now: *now,
-                pool,
-                events,
-                counters,
-                trace,
-            };
-            hosts[id.0].transmit(id, &mut context, &mut egresses[egress.0]);
+            let egress = &mut self.egresses[egress.0];
+            self.hosts[id.0].transmit(id, &mut self.common, egress);
         }
         self.schedule_timer_wake(id);
     }
 
     /// Schedules a [`Step::Call`] with `token` at some time.
     pub fn call_at(&mut self, at: Instant, token: u64) {
-        self.events.push(at.max(self.now), Event::Call(token));
+        self.common
+            .events
+            .push(at.max(self.common.now), Event::Call(token));
     }
 
     /// Stops a host, as if its process got no processor time, or resumes it.
@@ -228,7 +178,7 @@ impl Fabric {
         self.hosts[host.0].paused = paused;
         if !paused {
             self.drain_ring(host);
-            let now = self.now;
+            let now = self.common.now;
             self.hosts[host.0].nic.handle_timeouts(now);
             self.drive(host);
         }
@@ -248,7 +198,7 @@ impl Fabric {
     fn restart_host(&mut self, id: HostId, same_seed: bool) {
         let host = &mut self.hosts[id.0];
         for packet in host.ring.drain(..) {
-            self.pool.release(packet);
+            self.common.pool.release(packet);
         }
         let egress = host.egress.map(|egress| &self.egresses[egress.0]);
         let max_packet_bytes = egress.map_or(0, |egress| egress.spec.max_packet_bytes);
@@ -257,8 +207,8 @@ impl Fabric {
 
     /// Handles the next event that is not after `until`; `None` if there is none.
     pub fn step(&mut self, until: Instant) -> Option<Step> {
-        let (at, event) = self.events.pop(until)?;
-        self.now = at;
+        let (at, event) = self.common.events.pop(until)?;
+        self.common.now = at;
         Some(match event {
             Event::Call(token) => Step::Call(token),
             Event::Arrive(link, packet) => match self.egresses[link.0].to {
@@ -286,7 +236,7 @@ impl Fabric {
                 }
             }
             Event::Pause(link, pause) => {
-                let now = self.now;
+                let now = self.common.now;
                 self.egresses[link.0].set_paused(now, pause);
                 self.start(link);
                 Step::Internal
@@ -301,9 +251,9 @@ impl Fabric {
         let queued = |egress: &Egress| egress.queued_bytes + egress.urgent_bytes;
         let queued: usize = self.egresses.iter().map(queued).sum();
         let waiting: usize = self.switches.iter().map(Switch::queued_bytes).sum();
-        let busy = |egress: &&Egress| !egress.is_idle(&self.events);
+        let busy = |egress: &&Egress| !egress.is_idle(&self.common.events);
         let busy = self.egresses.iter().filter(busy).count();
-        (self.pool.in_use() + busy, queued + waiting)
+        (self.common.pool.in_use() + busy, queued + waiting)
     }
 
     /// The measurements of the direction of a cable on which `from` sends. `None` if the cable
@@ -317,25 +267,26 @@ impl Fabric {
 
     /// The number of pending events.
     pub fn pending_events(&self) -> usize {
-        self.events.len()
+        self.common.events.len()
     }
 
     fn arrive_at_host(&mut self, link: EgressId, id: HostId, packet: PacketId) -> Step {
         let host = &mut self.hosts[id.0];
-        let to = self.pool.get(packet).meta.dst;
+        let to = self.common.pool.get(packet).meta.dst;
         if to.is_multicast() && !host.groups.contains(&to) {
-            self.pool.release(packet);
+            self.common.pool.release(packet);
             return Step::Internal;
         }
         if host.ring.len() >= host.spec.ring_packets {
-            self.counters.overrun += 1;
+            self.common.counters.overrun += 1;
             self.drop_packet([link; 2], DropReason::RingFull, packet);
             return Step::Internal;
         }
         let queued_bytes = self.egresses[link.0].queued_bytes;
-        let arrived = self.pool.get(packet);
-        self.trace
-            .record(self.now, link, Fate::Arrived, queued_bytes, arrived);
+        let arrived = self.common.pool.get(packet);
+        self.common
+            .trace
+            .record(self.common.now, link, Fate::Arrived, queued_bytes, arrived);
         host.ring.push_back(packet);
         if host.paused {
             return Step::Internal;
@@ -348,7 +299,7 @@ impl Fabric {
             self.drive(id);
             return Step::Host(id);
         }
-        let poll = self.now + host.spec.poll_every;
+        let poll = self.common.now + host.spec.poll_every;
         self.wake_at(id, poll);
         Step::Internal
     }
@@ -356,20 +307,20 @@ impl Fabric {
     /// Passes all waiting packets to the NIC.
     fn drain_ring(&mut self, id: HostId) {
         while let Some(packet) = self.hosts[id.0].ring.pop_front() {
-            let arrived = self.pool.get_mut(packet);
+            let arrived = self.common.pool.get_mut(packet);
             if let Some((from, sent)) = arrived.sent {
                 self.hosts[from.0].deliver(sent, arrived.bytes_mut());
             }
             let host = &mut self.hosts[id.0];
             let meta = host.received_meta(&arrived.meta);
-            host.nic.receive(self.now, &meta, arrived.bytes());
-            self.counters.delivered += 1;
-            self.pool.release(packet);
+            host.nic.receive(self.common.now, &meta, arrived.bytes());
+            self.common.counters.delivered += 1;
+            self.common.pool.release(packet);
         }
     }
 
     fn arrive_at_switch(&mut self, link: EgressId, id: SwitchId, packet: PacketId) {
-        let meta = self.pool.get(packet).meta;
+        let meta = self.common.pool.get(packet).meta;
         let routes = &self.routes[id.0];
         if routes.forgotten || !meta.dst.is_multicast() {
             let to = self.host_at(meta.dst).filter(|_| !routes.forgotten);
@@ -377,10 +328,10 @@ impl Fabric {
             return self.forward(link, id, output, packet);
         }
         for output in self.group_outputs(link, id, &meta) {
-            let copy = self.pool.duplicate(packet);
+            let copy = self.common.pool.duplicate(packet);
             self.forward(link, id, Some(output), copy);
         }
-        self.pool.release(packet);
+        self.common.pool.release(packet);
     }
 
     /// The links of a switch that lead to members of a packet's group, other than the way back.
@@ -403,19 +354,19 @@ impl Fabric {
         output: Option<EgressId>,
         packet: PacketId,
     ) {
-        let arrived = self.pool.get(packet);
+        let arrived = self.common.pool.get(packet);
         let (len, queue_len, meta) = (arrived.len(), arrived.queue_len(), arrived.meta);
         let Some(output) = output else {
-            self.counters.dropped += 1;
+            self.common.counters.dropped += 1;
             return self.drop_packet([link; 2], DropReason::NoRoute, packet);
         };
         let egress = &self.egresses[output.0];
         let switch = &mut self.switches[id.0];
         if let Err(reason) = check_space(egress, switch, [len, queue_len], meta.traffic_class) {
-            self.counters.dropped += 1;
+            self.common.counters.dropped += 1;
             return self.drop_packet([link, output], reason, packet);
         }
-        let waiting = self.pool.get_mut(packet);
+        let waiting = self.common.pool.get_mut(packet);
         let urgent = self.egresses[output.0].spec.is_urgent(meta.traffic_class);
         waiting.from = (!urgent).then_some(link);
         // A switch sees no ECN bits in a GRH.
@@ -424,13 +375,13 @@ impl Fabric {
         if capable && switch.should_mark(self.egresses[output.0].queued_bytes) {
             waiting.mark();
             waiting.marked_at = Some(self.egresses[output.0].queued_bytes);
-            self.counters.marked += 1;
+            self.common.counters.marked += 1;
             self.egresses[output.0].meter.marked += 1;
         }
         if !urgent && switch.packet_queued(link, queue_len) {
             self.pause(link, true);
         }
-        with_link!(self, output, context, egress, egress.push(context, packet));
+        self.egresses[output.0].push(&mut self.common, packet);
         self.start(output);
     }
 
@@ -443,7 +394,7 @@ impl Fabric {
     /// Starts to send a link's next packet. If the sender is a switch, frees the packet's memory
     /// and resumes links.
     fn start(&mut self, link: EgressId) {
-        let left = with_link!(self, link, context, egress, egress.start(context));
+        let left = self.egresses[link.0].start(&mut self.common);
         if let (Some((from, queue_len)), NodeId::Switch(id)) = (left, self.egresses[link.0].from) {
             self.switches[id.0].packet_left(from, queue_len);
             while let Some(resumed) = self.switches[id.0].resume() {
@@ -454,9 +405,9 @@ impl Fabric {
 
     /// Sends a pause frame back along a link.
     fn pause(&mut self, link: EgressId, pause: bool) {
-        self.counters.pauses += u64::from(pause);
-        let arrives = self.now + self.egresses[link.0].spec.delay;
-        self.events.push(arrives, Event::Pause(link, pause));
+        self.common.counters.pauses += u64::from(pause);
+        let arrives = self.common.now + self.egresses[link.0].spec.delay;
+        self.common.events.push(arrives, Event::Pause(link, pause));
     }
 
     /// Drops a packet that came on the first link, at the port of the second.
@@ -464,15 +415,16 @@ impl Fabric {
         let port = &mut self.egresses[links[1].0];
         port.meter.drops.add(reason);
         let (fate, queued_bytes) = (Fate::Dropped(reason), port.queued_bytes);
-        let dropped = self.pool.get(packet);
-        self.trace
-            .record_drop(self.now, links, fate, queued_bytes, dropped);
-        self.pool.release(packet);
+        let dropped = self.common.pool.get(packet);
+        self.common
+            .trace
+            .record_drop(self.common.now, links, fate, queued_bytes, dropped);
+        self.common.pool.release(packet);
     }
 
     fn wake(&mut self, id: HostId) -> Step {
         let host = &mut self.hosts[id.0];
-        if host.wake != Some(self.now) {
+        if host.wake != Some(self.common.now) {
             // The wake-up was superseded by an earlier one, or was for a NIC that is gone.
             return Step::Internal;
         }
@@ -481,7 +433,7 @@ impl Fabric {
             return Step::Internal;
         }
         self.drain_ring(id);
-        self.hosts[id.0].nic.handle_timeouts(self.now);
+        self.hosts[id.0].nic.handle_timeouts(self.common.now);
         self.drive(id);
         Step::Host(id)
     }
@@ -495,10 +447,10 @@ impl Fabric {
 
     fn wake_at(&mut self, id: HostId, at: Instant) {
         let host = &mut self.hosts[id.0];
-        let at = at.max(self.now);
+        let at = at.max(self.common.now);
         if host.wake.is_none_or(|wake| at < wake) {
             host.wake = Some(at);
-            self.events.push(at, Event::Wake(id));
+            self.common.events.push(at, Event::Wake(id));
         }
     }
 }

@@ -1,4 +1,6 @@
-//! Identifiers of the parts of a fabric.
+//! Identifiers of the parts of a fabric, and the addresses of hosts.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Identifies a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,5 +43,40 @@ impl From<HostId> for NodeId {
 impl From<SwitchId> for NodeId {
     fn from(id: SwitchId) -> Self {
         Self::Switch(id)
+    }
+}
+
+/// The IP header of packets, and how much of it the receiving port sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ip {
+    /// IPv4 with a visible header, as with AF_XDP.
+    V4,
+    /// IPv4 through a socket, which hides part of the header.
+    V4Hidden,
+    /// IPv6.
+    V6,
+}
+
+impl Ip {
+    /// The index of the host that would have `address`: one less than the number in the address.
+    /// The caller checks that there is such a host.
+    pub(super) fn index(address: IpAddr) -> Option<usize> {
+        let [high, low] = match address {
+            IpAddr::V4(v4) => *v4.octets().last_chunk()?,
+            IpAddr::V6(v6) => *v6.octets().last_chunk()?,
+        };
+        usize::from(u16::from_be_bytes([high, low])).checked_sub(1)
+    }
+
+    /// The address with number `n`. `HostId(i)` has number `i + 1`.
+    pub fn address(self, n: usize) -> IpAddr {
+        let [.., high, low] = n.to_be_bytes();
+        match self {
+            Self::V4 | Self::V4Hidden => Ipv4Addr::new(10, 0, high, low).into(),
+            Self::V6 => {
+                let last = u16::from_be_bytes([high, low]);
+                Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last).into()
+            }
+        }
     }
 }

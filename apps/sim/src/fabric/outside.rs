@@ -4,7 +4,6 @@
 //! The caller lets the fabric's time follow a clock: [`Fabric::step`] up to the time of the clock,
 //! then [`Fabric::advance`]; it sleeps until [`Fabric::next_event_at`].
 
-use super::link::LinkContext;
 use super::{DropReason, Fabric, HostId};
 use roce_stack::{Instant, RxMeta};
 
@@ -23,13 +22,13 @@ pub struct Frame<'a> {
 impl Fabric {
     /// The time of the next event.
     pub fn next_event_at(&self) -> Option<Instant> {
-        self.events.next_at()
+        self.common.events.next_at()
     }
 
     /// Lets the time be `now`. The caller has handled all events up to then by [`Fabric::step`].
     pub fn advance(&mut self, now: Instant) {
-        self.now = self.now.max(now);
-        self.events.advance(self.now);
+        self.common.now = self.common.now.max(now);
+        self.common.events.advance(self.common.now);
     }
 
     /// Whether the port of a host has space for a frame of `len` bytes that queues count. If not,
@@ -41,7 +40,7 @@ impl Fabric {
         let egress = &mut self.egresses[egress.0];
         let has = egress.has_space(len, 0);
         if !has {
-            egress.note_waiting_host(&mut self.events);
+            egress.note_waiting_host(&mut self.common.events);
         }
         has
     }
@@ -52,8 +51,8 @@ impl Fabric {
         let Some(id) = self.hosts[host.0].egress else {
             return;
         };
-        let packet = self.pool.allocate(frame.bytes.len());
-        let sent = self.pool.get_mut(packet);
+        let packet = self.common.pool.allocate(frame.bytes.len());
+        let sent = self.common.pool.get_mut(packet);
         sent.bytes_mut().copy_from_slice(frame.bytes);
         sent.set_headers(frame.headers);
         sent.meta = frame.meta;
@@ -65,18 +64,11 @@ impl Fabric {
             false => Some(DropReason::QueueFull),
         };
         if let Some(reason) = reason {
-            self.counters.dropped += 1;
+            self.common.counters.dropped += 1;
             return self.drop_packet([id; 2], reason, packet);
         }
-        self.counters.sent += 1;
-        let mut context = LinkContext {
-            now: self.now,
-            pool: &mut self.pool,
-            events: &mut self.events,
-            counters: &mut self.counters,
-            trace: &mut self.trace,
-        };
-        self.egresses[id.0].push(&mut context, packet);
+        self.common.counters.sent += 1;
+        self.egresses[id.0].push(&mut self.common, packet);
         self.start(id);
     }
 
@@ -90,9 +82,9 @@ impl Fabric {
         let Some(packet) = host.ring.pop_front() else {
             return false;
         };
-        take(self.pool.get(packet).bytes());
-        self.counters.delivered += 1;
-        self.pool.release(packet);
+        take(self.common.pool.get(packet).bytes());
+        self.common.counters.delivered += 1;
+        self.common.pool.release(packet);
         true
     }
 }

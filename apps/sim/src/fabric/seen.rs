@@ -1,9 +1,8 @@
 //! The packets of cables that are watched.
 
 use super::fate::Fate;
-use super::frame;
 use super::pool::Packet;
-use super::{CableId, EgressId, NodeId};
+use super::{CableId, EgressId, NodeId, frame};
 use roce_stack::Instant;
 
 /// The memory for packets that the caller has not taken. More packets are missed.
@@ -44,12 +43,8 @@ pub struct SeenPackets {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    time: Instant,
-    cable: CableId,
-    from: NodeId,
-    fate: Fate,
-    queued_bytes: usize,
-    frame_len: usize,
+    /// The packet, without its frame.
+    packet: SeenPacket<'static>,
     /// The end of the frame in `bytes`. It begins where the previous one ends.
     end: usize,
 }
@@ -58,25 +53,10 @@ impl SeenPackets {
     /// The packets.
     pub fn iter(&self) -> impl Iterator<Item = SeenPacket<'_>> {
         let begins = std::iter::once(0).chain(self.packets.iter().map(|entry| entry.end));
-        self.packets.iter().zip(begins).map(|(entry, begin)| {
-            let Entry {
-                time,
-                cable,
-                from,
-                fate,
-                queued_bytes,
-                frame_len,
-                end,
-            } = *entry;
-            SeenPacket {
-                time,
-                cable,
-                from,
-                fate,
-                queued_bytes,
-                frame: &self.bytes[begin..end],
-                frame_len,
-            }
+        let all = self.packets.iter().zip(begins);
+        all.map(|(entry, begin)| SeenPacket {
+            frame: &self.bytes[begin..entry.end],
+            ..entry.packet
         })
     }
 
@@ -149,14 +129,16 @@ impl Watch {
             return;
         }
         let frame_len = frame::append(packet, snap_bytes, &mut seen.bytes);
-        seen.packets.push(Entry {
+        let packet = SeenPacket {
             time,
             cable: CableId(egress.0 / 2),
             from,
             fate,
             queued_bytes,
+            frame: &[],
             frame_len,
-            end: seen.bytes.len(),
-        });
+        };
+        let end = seen.bytes.len();
+        seen.packets.push(Entry { packet, end });
     }
 }

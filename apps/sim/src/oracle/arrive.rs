@@ -1,6 +1,6 @@
 //! Receives of pools: identifies the message that arrived, and checks that it may.
 
-use super::arrivals::Arrivals;
+use super::flow::Arrivals;
 use super::pair::Pair;
 use super::pool::Pool;
 use super::request::{Effect, PostedRecv};

@@ -2,7 +2,7 @@
 
 use super::flow::Fetched;
 use super::pair::Pair;
-use super::{FlowAreas, Verdict, Violation, judge, violated};
+use super::{FlowAreas, Verdict, Violation, about, judge, violated};
 use roce_stack::{Completion, WcStatus};
 
 impl Pair {
@@ -76,7 +76,7 @@ impl Pair {
         flow.areas
             .inbox
             .check(recv.at..recv.at + recv.len)
-            .map_err(|Violation(what)| Violation(format!("receive {n}: {what}")))
+            .map_err(about(format_args!("receive {n}")))
     }
 
     /// Checks that everything is finished when the network is idle.
@@ -106,13 +106,11 @@ impl Pair {
         }
         self.check_all_arrived(side)?;
         for old in &self.flows[side].retired {
-            old.check_all()
-                .map_err(|Violation(what)| Violation(format!("old target: {what}")))?;
+            old.check_all().map_err(about("old target"))?;
         }
         let FlowAreas { out, target, inbox } = &self.flows[side].areas;
         for (name, area) in [("out", out), ("target", target), ("inbox", inbox)] {
-            area.check_all()
-                .map_err(|Violation(what)| Violation(format!("{name}: {what}")))?;
+            area.check_all().map_err(about(name))?;
         }
         Ok(())
     }

@@ -1,11 +1,10 @@
 //! The requests of one QP to its peer, in order, and their progress.
 
 use super::area::{Area, Content, PendingOp};
-use super::arrivals::Arrivals;
-use super::keys::Keys;
 use super::request::{Effect, PostedRecv, PostedSend};
-use super::{AreaName, FlowAreas, Verdict, Violation, violated};
+use super::{AreaName, FlowAreas, Verdict, Violation, about, violated};
 use core::ops::Range;
+use roce_stack::WcStatus;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A READ that has not completed, with the earlier contents of its range.
@@ -166,8 +165,7 @@ impl Flow {
             }
             AreaName::Inbox => &mut self.areas.inbox,
         };
-        what.freeze()
-            .map_err(|Violation(what)| Violation(format!("{area:?}: {what}")))
+        what.freeze().map_err(about(format_args!("{area:?}")))
     }
 
     /// The peer has executed every request up to number `last`.
@@ -187,7 +185,7 @@ impl Flow {
                 self.areas
                     .target
                     .check(wrote)
-                    .map_err(|Violation(what)| Violation(format!("WRITE {id}: {what}")))?;
+                    .map_err(about(format_args!("WRITE {id}")))?;
             }
             if let Some(key) = self.sends[id].invalidates {
                 self.invalidated(key);
@@ -207,7 +205,7 @@ impl Flow {
         self.areas
             .target
             .check_done(id)
-            .map_err(|Violation(what)| Violation(format!("WRITE {id}: {what}")))
+            .map_err(about(format_args!("WRITE {id}")))
     }
 
     /// Without acknowledgements, but also without loss: all WRITEs were executed.
@@ -319,5 +317,80 @@ impl Flow {
             }
         }
         Ok(())
+    }
+}
+
+/// The messages on a flow that takes its receives from a pool.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// The number of arrivals of each consuming request.
+    pub(super) counts: Vec<u8>,
+    /// The requests that must arrive.
+    pub(super) due: Vec<bool>,
+    /// One past the newest that has arrived.
+    pub(super) resolved: usize,
+    /// The last completed receive of each pool.
+    pub(super) last: BTreeMap<usize, u64>,
+}
+
+impl Arrivals {
+    pub(super) fn posted(&mut self, due: bool) {
+        self.counts.push(0);
+        self.due.push(due);
+    }
+
+    pub(super) fn record(&mut self, n: usize) {
+        self.counts[n] += 1;
+        self.resolved = self.resolved.max(n + 1);
+    }
+
+    /// The first request that must have arrived but has not.
+    pub(super) fn missing(&self) -> Option<usize> {
+        (0..self.due.len()).find(|n| self.due[*n] && self.counts[*n] == 0)
+    }
+
+    pub(super) fn has_arrived(&self, n: usize) -> bool {
+        self.counts[n] > 0
+    }
+}
+
+/// The completion of a SEND whose key can't be invalidated: the responder does not answer it (IBTA
+/// 1.7, 9.9.6.3, class J).
+pub const INVALIDATION_REFUSED: &[WcStatus] = &[WcStatus::RetryExceeded];
+
+/// The state of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyState {
+    /// A request that binds the key is posted and has not completed.
+    Binding,
+    /// The key grants access.
+    Valid,
+    /// A posted request of the key's user invalidates the key. Requests posted before it may still
+    /// use the key.
+    InvalidationPosted,
+    /// The owner of the key has posted a request that revokes it.
+    Revoking,
+    /// The key no longer grants access.
+    Revoked,
+}
+
+/// The keys of one flow's target.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    pub(super) states: BTreeMap<u32, KeyState>,
+    /// Requests that raced with the binding or revocation of their key: both results are right.
+    pub(super) uncertain: BTreeSet<usize>,
+    /// Whether a window was freed, so that requests about the window may fail.
+    pub(super) window_freed: bool,
+}
+
+impl Keys {
+    /// The state of a key. Keys that were never mentioned belong to regions.
+    pub(super) fn state(&self, key: u32) -> KeyState {
+        self.states.get(&key).copied().unwrap_or(KeyState::Valid)
+    }
+
+    pub(super) fn set(&mut self, key: u32, state: KeyState) {
+        self.states.insert(key, state);
     }
 }

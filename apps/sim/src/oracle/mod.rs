@@ -18,18 +18,15 @@
 //! The rules are those of the IBTA specification 1.7, chapters 9 to 11.
 
 mod area;
-mod arrivals;
 mod arrive;
 mod complete;
 mod cqs;
 mod datagram;
 mod flow;
 mod judge;
-mod keys;
 mod multicast;
 mod pair;
 mod pool;
-mod pools;
 mod rates;
 mod request;
 mod reregister;
@@ -42,7 +39,7 @@ mod tests;
 pub use area::{Area, Bytes};
 pub use cqs::CqUser;
 pub use datagram::{HEADER_BYTES, Network};
-pub use keys::{INVALIDATION_REFUSED, KeyState};
+pub use flow::{INVALIDATION_REFUSED, KeyState};
 pub use multicast::GroupDatagram;
 pub use pair::{Causes, Ends};
 pub use rates::{CongestionCounts, CongestionLimits};
@@ -76,6 +73,13 @@ impl core::fmt::Debug for Violation {
 }
 
 impl std::error::Error for Violation {}
+
+/// Turns an error about `what` into a violation.
+pub(crate) fn about<E: core::fmt::Display>(
+    what: impl core::fmt::Display,
+) -> impl FnOnce(E) -> Violation {
+    move |error| Violation(format!("{what}: {error}"))
+}
 
 /// A violation with this description.
 pub(crate) fn violated<T>(what: String) -> Result<T, Violation> {
@@ -303,15 +307,11 @@ impl Oracle {
         for (&number, pair) in &mut self.pairs {
             for side in [0, 1] {
                 pair.check_idle(side, queued(number, side))
-                    .map_err(|Violation(what)| {
-                        Violation(format!("pair {number} side {side}, idle: {what}"))
-                    })?;
+                    .map_err(about(format_args!("pair {number} side {side}, idle")))?;
             }
         }
         for (host, words) in self.words.iter().enumerate() {
-            words
-                .check()
-                .map_err(|Violation(what)| Violation(format!("host {host}: {what}")))?;
+            words.check().map_err(about(format_args!("host {host}")))?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::area::{Area, Bytes, Content};
 use super::arrive::MAX_COPIES;
 use super::datagram::{HEADER_BYTES, Network};
 use super::request::PostedRecv;
-use super::{Causes, Oracle, Verdict, Violation, violated};
+use super::{Causes, Oracle, Verdict, Violation, about, violated};
 use roce_stack::{Completion, WcOpcode, WcStatus};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -263,7 +263,7 @@ impl Oracle {
             member
                 .area
                 .check_all()
-                .map_err(|Violation(what)| Violation(format!("member {number}: {what}")))?;
+                .map_err(about(format_args!("member {number}")))?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use super::area::Content;
 use super::flow::Flow;
 use super::request::Effect;
-use super::{Area, Oracle, Verdict, Violation};
+use super::{Area, Oracle, Verdict, Violation, about};
 use roce_stack::{Access, WcStatus};
 
 /// What the key of a target grants after a change.
@@ -92,8 +92,7 @@ impl Flow {
     /// both.
     fn move_target(&mut self, area: Area, users: &[usize]) -> Verdict {
         let mut old = core::mem::replace(&mut self.areas.target, area);
-        old.freeze()
-            .map_err(|Violation(what)| Violation(format!("old target: {what}")))?;
+        old.freeze().map_err(about("old target"))?;
         self.retired.push(old);
         self.forget_target_of_readers();
         for &id in users {

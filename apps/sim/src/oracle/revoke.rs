@@ -2,8 +2,7 @@
 //! invalidated. The owner of the memory binds and invalidates keys while requests of the key's user
 //! are in flight. So the oracle knows only an interval in which a request may see the change.
 
-use super::flow::Flow;
-use super::keys::{INVALIDATION_REFUSED, KeyState};
+use super::flow::{Flow, INVALIDATION_REFUSED, KeyState};
 use super::pair::Pair;
 use super::request::Effect;
 use super::{AreaName, Oracle};

@@ -3,7 +3,7 @@
 //! Each word is used with one kind of operation, so that a history can be checked in one pass:
 //! additions of one, whose results count up; or swaps to unique values, whose results form a chain.
 
-use super::{Verdict, violated};
+use super::{Verdict, about, violated};
 use roce_stack::Buffer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Words {
             } else {
                 check_increments(&history, first, last)
             };
-            checked.map_err(|what| super::Violation(format!("word {word}: {}", what.0)))?;
+            checked.map_err(about(format_args!("word {word}")))?;
         }
         Ok(())
     }

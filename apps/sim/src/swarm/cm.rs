@@ -1,11 +1,11 @@
 //! Connections that applications make and end by messages of the connection manager, which the
 //! network may lose.
 
-use super::managed::{Manager, Phase};
+use super::end::{Manager, Phase};
 use super::state::{Run, Token};
 use crate::connect::ConnectSpec;
 use crate::fabric::HostId;
-use crate::oracle::{Verdict, Violation, violated};
+use crate::oracle::{Verdict, Violation, about, violated};
 use roce_cm::{
     Acceptance, Agent, Config, ConnectRequest, ConnectionId, Event, Path, QpnRange, RejectReason,
     Reply, Request, ServiceId,
@@ -53,7 +53,7 @@ impl Run<'_> {
         let address = self.fabric.address(host);
         agent
             .listen(now, SERVICE, address, 1024)
-            .map_err(|error| Violation(format!("listening: {error}")))?;
+            .map_err(about("listening"))?;
         self.fabric.nic(host).open_general_services();
         Ok(Some(Manager {
             agent,
@@ -91,7 +91,7 @@ impl Run<'_> {
         let id = manager
             .agent
             .connect(now, path, &request)
-            .map_err(|error| Violation(format!("pair {pair} requests: {error}")))?;
+            .map_err(about(format_args!("pair {pair} requests")))?;
         manager.names.insert(id, (pair, 0));
         self.set_managed((pair, 0), Phase::Asked, Some(id));
         self.drive_manager(host)
@@ -166,7 +166,7 @@ impl Run<'_> {
         };
         if manager.next_call.is_none_or(|called| at < called) {
             manager.next_call = Some(at);
-            self.fabric.call_at(at, Token::Manager(host.0).encode());
+            self.call_at(at, Token::Manager(host.0));
         }
     }
 
@@ -187,7 +187,7 @@ impl Run<'_> {
                 hop_limit: 64,
                 version: RoceVersion::V2,
             };
-            self.outcome.cm_messages += 1;
+            self.outcome.counts.cm_messages += 1;
             // A message that finds the queue full is lost, and sent again later.
             let _ = self.fabric.nic(host).send_mad(path, &mad);
         }
@@ -243,10 +243,7 @@ impl Run<'_> {
 
     /// Whether the QP of an end is in this state.
     fn is_in(&mut self, pair: usize, side: usize, state: QpState) -> bool {
-        let end = self.end(pair, side);
-        let (host, qpn, alive) = (end.host, end.qpn, end.alive);
-        let known = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
-        alive && known == Some(state)
+        self.end(pair, side).alive && self.qp_state(pair, side) == Some(state)
     }
 
     fn connection_requested(
@@ -276,7 +273,7 @@ impl Run<'_> {
             if is_new {
                 self.set_managed((pair, 1), Phase::Over, None);
             }
-            return rejected.map_err(|error| Violation(format!("pair {pair} rejects: {error}")));
+            return rejected.map_err(about(format_args!("pair {pair} rejects")));
         }
         if let Some(manager) = &mut self.managers[host.0] {
             manager.names.insert(id, (pair, 1));
@@ -291,7 +288,7 @@ impl Run<'_> {
         };
         self.set_managed((pair, 1), Phase::Accepted, Some(id));
         let accepted = self.agent(host)?.accept(now, id, &acceptance);
-        accepted.map_err(|error| Violation(format!("pair {pair} accepts: {error}")))
+        accepted.map_err(about(format_args!("pair {pair} accepts")))
     }
 
     /// Checks that a request has arrived as it was sent.
@@ -342,14 +339,14 @@ impl Run<'_> {
             self.set_managed((pair, 0), Phase::Over, None);
             let agent = self.agent(host)?;
             let rejected = agent.reject(now, id, RejectReason::CONSUMER, &[]);
-            return rejected.map_err(|error| Violation(format!("pair {pair} rejects: {error}")));
+            return rejected.map_err(about(format_args!("pair {pair} rejects")));
         }
         self.move_on(pair, 0, reply.qpn, 1)?;
         self.move_on(pair, 0, reply.qpn, 2)?;
         self.set_managed((pair, 0), Phase::Open, None);
         let ready = self.agent(host)?.ready(now, id, &[]);
-        ready.map_err(|error| Violation(format!("pair {pair} is ready: {error}")))?;
-        self.outcome.managed += 1;
+        ready.map_err(about(format_args!("pair {pair} is ready")))?;
+        self.outcome.counts.managed += 1;
         self.now_ready(pair, 0)
     }
 
@@ -386,7 +383,7 @@ impl Run<'_> {
         let attributes: &QpAttributes = &spec.transitions(side, path, to)[step];
         let now = self.fabric.now();
         let moved = self.fabric.nic(host).modify_qp(now, qpn, attributes);
-        moved.map_err(|error| Violation(format!("pair {pair} side {side}: {error}")))
+        moved.map_err(about(format_args!("pair {pair} side {side}")))
     }
 
     /// The connection was refused, or nothing answers.
@@ -420,8 +417,8 @@ impl Run<'_> {
         self.break_managed(pair, side)?;
         let now = self.fabric.now();
         let asked = self.agent(host)?.disconnect(now, id, &[]);
-        asked.map_err(|error| Violation(format!("pair {pair} side {side}: {error}")))?;
-        self.outcome.disconnects += 1;
+        asked.map_err(about(format_args!("pair {pair} side {side}")))?;
+        self.outcome.counts.disconnects += 1;
         self.drive_manager(host)
     }
 
@@ -434,7 +431,7 @@ impl Run<'_> {
         let (host, now) = (self.end(pair, side).host, self.fabric.now());
         self.set_managed((pair, side), Phase::Waiting, None);
         let agreed = self.agent(host)?.disconnect(now, id, &[]);
-        agreed.map_err(|error| Violation(format!("pair {pair} side {side}: {error}")))?;
+        agreed.map_err(about(format_args!("pair {pair} side {side}")))?;
         self.break_managed(pair, side)
     }
 

@@ -1,6 +1,7 @@
 //! Processes the completions and events of hosts.
 
-use super::state::{PairState, PoolState, Run};
+use super::end::End;
+use super::state::{PoolState, Run};
 use crate::fabric::HostId;
 use crate::oracle::{Verdict, violated};
 use roce_stack::{Event, WcOpcode};
@@ -12,18 +13,15 @@ impl Run<'_> {
         if self.paused[host.0] {
             return Ok(());
         }
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                let here = |state: &PairState| state.ends[side].host == host;
-                let is_here = self.pairs[pair].as_ref().is_some_and(here);
-                if is_here {
-                    self.check_rate(pair, side)?;
-                }
-                if is_here && !self.postpones_poll(pair, side) && self.poll(pair, side)? {
-                    match self.end(pair, side).in_host_cq {
-                        true => self.post_requests_of_host(host)?,
-                        false => self.post_requests(pair, side)?,
-                    }
+        for (pair, side) in self.all_ends() {
+            if !self.is_of(pair, side, host) {
+                continue;
+            }
+            self.check_rate(pair, side)?;
+            if !self.postpones_poll(pair, side) && self.poll(pair, side)? {
+                match self.end(pair, side).in_host_cq {
+                    true => self.post_requests_of_host(host)?,
+                    false => self.post_requests(pair, side)?,
                 }
             }
         }
@@ -42,12 +40,9 @@ impl Run<'_> {
 
     /// Polls the completions of all ends of a host.
     pub(super) fn poll_all(&mut self, host: HostId) -> Verdict {
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                let here = |state: &PairState| state.ends[side].host == host;
-                if self.pairs[pair].as_ref().is_some_and(here) {
-                    self.poll(pair, side)?;
-                }
+        for (pair, side) in self.all_ends() {
+            if self.is_of(pair, side, host) {
+                self.poll(pair, side)?;
             }
         }
         Ok(())
@@ -55,12 +50,9 @@ impl Run<'_> {
 
     /// The end with this QP.
     pub(super) fn end_of(&self, host: HostId, qpn: Qpn) -> Option<(usize, usize)> {
-        let mut all = (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
-        all.find(|(pair, side)| {
-            self.pairs[*pair].as_ref().is_some_and(|state| {
-                let end = &state.ends[*side];
-                end.host == host && end.qpn == qpn && end.alive
-            })
+        self.all_ends().find(|&(pair, side)| {
+            let is_it = |end: &End| end.qpn == qpn && end.alive;
+            self.is_of(pair, side, host) && is_it(self.end(pair, side))
         })
     }
 

@@ -1,11 +1,12 @@
-//! Completion queues: small ones, shared ones, and ones that applications poll late.
+//! Completion queues: small ones, shared ones, and ones that applications poll late, or when the
+//! event comes that they have requested.
 
 use super::completions::is_receive;
 use super::plan::CqPlan;
-use super::state::{CqState, PairState, Run, Token};
+use super::state::{CqState, Run, Token};
 use crate::fabric::HostId;
 use crate::oracle::{CqUser, Verdict, Violation, violated};
-use roce_stack::{Completion, CompletionQueue, CqId, Duration, QpKind, QpState, WcStatus};
+use roce_stack::{Completion, CompletionQueue, CqId, Duration, Notify, QpKind, QpState, WcStatus};
 use std::sync::Arc;
 
 impl Run<'_> {
@@ -68,8 +69,7 @@ impl Run<'_> {
             return false;
         }
         if !core::mem::replace(&mut state.is_call_scheduled, true) {
-            let token = Token::PollCq(id.0 as usize).encode();
-            self.fabric.call_at(later, token);
+            self.call_at(later, Token::PollCq(id.0 as usize));
         }
         true
     }
@@ -93,16 +93,11 @@ impl Run<'_> {
 
     /// The existing ends that use the CQ.
     pub(super) fn ends_at(&self, id: CqId) -> Vec<(usize, usize)> {
-        let all = (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
-        let here = |state: &PairState, side: usize| {
-            let end = &state.ends[side];
-            end.alive && (end.send_cq.id() == id || end.recv_cq.id() == id)
+        let here = |&(pair, side): &(usize, usize)| {
+            let end = self.pairs[pair].as_ref().map(|state| &state.ends[side]);
+            end.is_some_and(|end| end.alive && (end.send_cq.id() == id || end.recv_cq.id() == id))
         };
-        all.filter(|(pair, side)| {
-            let state = self.pairs[*pair].as_ref();
-            state.is_some_and(|state| here(state, *side))
-        })
-        .collect()
+        self.all_ends().filter(here).collect()
     }
 
     /// Takes an end's completions, and those of others in the same CQ. Returns whether there were
@@ -129,8 +124,7 @@ impl Run<'_> {
         }
         for done in completions.drain(..) {
             let (pair, side) = self.owner_of((pair, side), &done)?;
-            let name = done.status.label();
-            *self.outcome.completions.entry(name).or_default() += 1;
+            self.count_completion(&done);
             self.oracle.completed(pair, side, &done)?;
             if let (Some(pool), true) = (self.end(pair, side).pool, is_receive(done.opcode)) {
                 self.release_slot(pool, done.wr_id);
@@ -199,11 +193,11 @@ impl Run<'_> {
     /// oracle.
     fn overran(&mut self, id: CqId) -> Verdict {
         let state = self.cq_state(id);
-        let (host, entries) = (state.host, state.entries);
+        let entries = state.entries;
         if core::mem::replace(&mut state.failed, true) {
             return Ok(());
         }
-        self.outcome.overruns += 1;
+        self.outcome.counts.overruns += 1;
         let ends = self.ends_at(id);
         let mut failed = false;
         let mut users = Vec::new();
@@ -215,8 +209,7 @@ impl Run<'_> {
                 sends: end.send_cq.id() == id,
                 receives: end.recv_cq.id() == id,
             });
-            let qpn = end.qpn;
-            let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
+            let state = self.qp_state(pair, side);
             failed |= matches!(state, Some(QpState::Err | QpState::Sqe));
         }
         if !failed {
@@ -309,5 +302,83 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Run<'_> {
+    /// Requests the next event of a CQ, if its application wants any.
+    pub(super) fn arm(&mut self, id: CqId) {
+        let state = self.cq_state(id);
+        let Some(notify) = state.notify else {
+            return;
+        };
+        state.cq.request_notify(notify);
+        if notify == Notify::Next {
+            // A request for the next completion outweighs this one.
+            state.cq.request_notify(Notify::Solicited);
+        }
+        state.armed = true;
+        (state.event_due, state.event_possible) = (false, false);
+    }
+
+    /// Whether the application that uses these two CQs sleeps until an event comes.
+    pub(super) fn sleeps(&self, ids: [CqId; 2]) -> bool {
+        ids.iter().all(|id| {
+            let state = &self.cqs[id.0 as usize];
+            state.notify == Some(Notify::Next) && state.armed && !state.failed
+        })
+    }
+
+    /// Notes a completion that was polled: whether it raises an event that was requested.
+    pub(super) fn note_polled(&mut self, id: CqId, done: &Completion) {
+        let state = self.cq_state(id);
+        let fails = done.status != WcStatus::Success;
+        let raises = match state.notify {
+            None | Some(Notify::Never) => return,
+            Some(Notify::Next) => true,
+            Some(Notify::Solicited) => fails,
+        };
+        state.event_due |= raises;
+        // It is not known here whether the sender of a message asked for an event.
+        state.event_possible |= raises || is_receive(done.opcode);
+    }
+
+    /// The NIC reported that a completion came that an application waits for.
+    pub(super) fn notified(&mut self, host: HostId, id: CqId) -> Verdict {
+        let state = self.cq_state(id);
+        let was_armed = core::mem::replace(&mut state.armed, false);
+        let has_cause = state.event_possible || !state.cq.is_empty();
+        if !was_armed || !has_cause || state.host != host {
+            return violated(format!(
+                "host {}: an event of {id:?}, twice or without a completion",
+                host.0
+            ));
+        }
+        self.outcome.counts.cq_events += 1;
+        // Completions that are already there raise no event, so they are polled after this.
+        self.arm(id);
+        for (pair, side) in self.ends_at(id) {
+            self.poll(pair, side)?;
+        }
+        let state = self.cq_state(id);
+        (state.event_due, state.event_possible) = (false, false);
+        self.post_requests_of_host(host)?;
+        self.drive(host);
+        Ok(())
+    }
+
+    /// Checks at the end of a run that no application still sleeps although a completion came.
+    pub(super) fn check_events_came(&self) -> Verdict {
+        let is_missed = |state: &&CqState| {
+            let waits = state.notify == Some(Notify::Next) && !state.cq.is_empty();
+            state.armed && !state.failed && (waits || state.event_due)
+        };
+        match self.cqs.iter().find(is_missed) {
+            Some(state) => violated(format!(
+                "no event of {:?}, although completions came",
+                Arc::clone(&state.cq).id()
+            )),
+            None => Ok(()),
+        }
     }
 }

@@ -5,7 +5,7 @@ use super::memory::Region;
 use super::plan::Action;
 use super::state::{HostState, Run, Token};
 use crate::fabric::HostId;
-use crate::oracle::{AreaName, Verdict, Violation, violated};
+use crate::oracle::{AreaName, Verdict, about, violated};
 use roce_stack::{Duration, QpAttributes, QpState};
 use std::sync::Arc;
 
@@ -91,8 +91,7 @@ impl Run<'_> {
                 self.paused[host] = true;
                 self.fabric.set_paused(HostId(host), true);
                 let end = self.fabric.now() + Duration::from_nanos(lasts);
-                self.fabric
-                    .call_at(end, Token::EndDisruption(number).encode());
+                self.call_at(end, Token::EndDisruption(number));
                 Ok(())
             }
             Action::Restart(host) if !self.paused[host] => self.restart(HostId(host), false),
@@ -118,12 +117,9 @@ impl Run<'_> {
                 self.post_requests_of_host(HostId(host))
             }
             Action::Drain(pair, side, _) if self.is_running(pair, side) => {
-                let end = self.end(pair, side);
-                let (host, qpn) = (end.host, end.qpn);
-                let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
                 self.oracle.drained(pair, side, false);
                 self.end_mut(pair, side).draining = false;
-                if state == Some(QpState::Sqd) {
+                if self.qp_state(pair, side) == Some(QpState::Sqd) {
                     self.modify(pair, side, QpState::Rts)?;
                 }
                 self.post_requests(pair, side)
@@ -133,8 +129,7 @@ impl Run<'_> {
             Action::Drain(pair, side, _) if self.pairs[pair].is_some() => {
                 let later = self.fabric.now() + Duration::from_millis(1);
                 if self.end(pair, side).alive {
-                    self.fabric
-                        .call_at(later, Token::EndDisruption(number).encode());
+                    self.call_at(later, Token::EndDisruption(number));
                 }
                 Ok(())
             }
@@ -143,11 +138,9 @@ impl Run<'_> {
     }
 
     pub(super) fn post_requests_of_host(&mut self, host: HostId) -> Verdict {
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                if self.is_running(pair, side) && self.end(pair, side).host == host {
-                    self.post_requests(pair, side)?;
-                }
+        for (pair, side) in self.all_ends() {
+            if self.is_running(pair, side) && self.is_of(pair, side, host) {
+                self.post_requests(pair, side)?;
             }
         }
         Ok(())
@@ -163,23 +156,19 @@ impl Run<'_> {
         self.fabric
             .nic(host)
             .modify_qp(now, qpn, &attributes)
-            .map_err(|error| Violation(format!("pair {pair} side {side} to {to:?}: {error}")))?;
+            .map_err(about(format_args!("pair {pair} side {side} to {to:?}")))?;
         self.drive(host);
         Ok(())
     }
 
     fn drain(&mut self, pair: usize, side: usize, lasts: Duration, number: usize) -> Verdict {
-        let end = self.end(pair, side);
-        let (host, qpn, draining) = (end.host, end.qpn, end.draining);
-        let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
-        if state != Some(QpState::Rts) || draining {
+        if self.qp_state(pair, side) != Some(QpState::Rts) || self.end(pair, side).draining {
             return Ok(());
         }
         self.end_mut(pair, side).draining = true;
         self.modify(pair, side, QpState::Sqd)?;
         let until = self.fabric.now() + lasts;
-        self.fabric
-            .call_at(until, Token::EndDisruption(number).encode());
+        self.call_at(until, Token::EndDisruption(number));
         Ok(())
     }
 
@@ -230,21 +219,16 @@ impl Run<'_> {
 
     /// Restarts a host: all objects of its applications are gone.
     fn restart(&mut self, host: HostId, same_seed: bool) -> Verdict {
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                if !self.is_running(pair, side) || self.end(pair, side).host != host {
-                    continue;
-                }
-                self.poll(pair, side)?;
-                if core::mem::replace(&mut self.end_mut(pair, side).alive, false) {
-                    self.oracle.destroyed(pair, side)?;
-                }
+        for (pair, side) in self.all_ends() {
+            if !self.is_running(pair, side) || !self.is_of(pair, side, host) {
+                continue;
+            }
+            self.poll(pair, side)?;
+            if core::mem::replace(&mut self.end_mut(pair, side).alive, false) {
+                self.oracle.destroyed(pair, side)?;
             }
         }
-        for pair in 0..self.pairs.len() {
-            let Some(state) = &mut self.pairs[pair] else {
-                continue;
-            };
+        for state in self.pairs.iter_mut().flatten() {
             for side in [0, 1] {
                 for area in 0..3 {
                     let owner = if area == 0 { side } else { 1 - side };

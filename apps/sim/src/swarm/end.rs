@@ -1,17 +1,17 @@
 //! One end of a connection: a QP, its queues, its memory, and its progress.
 
-use super::grant::Grant;
-use super::managed::Managed;
-use super::memory::Region;
+use super::memory::{REGION_ACCESS, Region};
 use super::plan::{Op, PairPlan, RequestFault, WindowPlan};
 use crate::connect::kind_of;
 use crate::fabric::HostId;
-use crate::oracle::Violation;
+use crate::oracle::{Violation, about};
+use roce_cm::{Agent, ConnectionId};
 use roce_stack::{
     Access, CompletionQueue, Destination, Instant, MwId, Nic, PdId, QpInit, QueueLimits, Srqn,
     XrcdId,
 };
 use roce_wire::Qpn;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One end.
@@ -125,7 +125,7 @@ impl End {
             ReceiveSource::Domain(domain) => nic.create_xrc_target(domain),
             ReceiveSource::Own => nic.create_qp(init),
         };
-        let qpn = qpn.map_err(|error| Violation(format!("making a QP: {error}")))?;
+        let qpn = qpn.map_err(about("making a QP"))?;
         Ok(Self {
             host,
             qpn,
@@ -206,4 +206,61 @@ impl Layout {
             inbox_len,
         }
     }
+}
+
+/// What a key of a flow's target grants now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grant {
+    pub(super) access: Access,
+    /// Whether the region is in the protection domain of the QP.
+    pub(super) own_pd: bool,
+    /// The address of the region before it was moved to another one.
+    pub(super) stale_iova: Option<u64>,
+}
+
+impl Default for Grant {
+    fn default() -> Self {
+        Self {
+            access: REGION_ACCESS,
+            own_pd: true,
+            stale_iova: None,
+        }
+    }
+}
+
+/// The connection manager of a host.
+#[derive(Debug)]
+pub(super) struct Manager {
+    pub(super) agent: Agent,
+    /// The time of its scheduled call, if any.
+    pub(super) next_call: Option<Instant>,
+    /// The pair and side of each connection.
+    pub(super) names: BTreeMap<ConnectionId, (usize, usize)>,
+}
+
+/// How far one end of a connection is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It has sent no message.
+    #[default]
+    Idle,
+    /// It has requested the connection.
+    Asked,
+    /// It has accepted the request.
+    Accepted,
+    /// It considers the connection established.
+    Open,
+    /// It has asked to end the connection.
+    Closing,
+    /// It has agreed to end the connection, and waits for late packets.
+    Waiting,
+    /// The connection is over, or was never made.
+    Over,
+}
+
+/// The connection of an end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Managed {
+    pub(super) phase: Phase,
+    pub(super) id: Option<ConnectionId>,
 }

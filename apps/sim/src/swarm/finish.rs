@@ -1,25 +1,24 @@
-//! The checks at the end of a run, and the removal of all objects.
+//! The checks at the end of a run, those of the causes of failures that NICs name included, and the
+//! removal of all objects.
 
 use super::state::Run;
 use crate::fabric::HostId;
 use crate::oracle::{Verdict, violated};
-use roce_stack::{Duration, QpState, Stat};
+use roce_stack::{Cause, Duration, Failure, QpState, Stat, WcOpcode};
 
 impl Run<'_> {
     /// Checks the end of a run: all requests are finished, and nothing is left after all objects
     /// are destroyed.
     pub(super) fn check_end(&mut self) -> Verdict {
         self.check_events_came()?;
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                self.poll(pair, side)?;
-                let end = self.end(pair, side);
-                let unposted = self.plan.pairs[pair].ops[side].len() - end.next_op;
-                if end.alive && end.ready && unposted > 0 {
-                    return violated(format!(
-                        "pair {pair} side {side}: {unposted} requests could not be posted"
-                    ));
-                }
+        for (pair, side) in self.all_ends() {
+            self.poll(pair, side)?;
+            let end = self.end(pair, side);
+            let unposted = self.plan.pairs[pair].ops[side].len() - end.next_op;
+            if end.alive && end.ready && unposted > 0 {
+                return violated(format!(
+                    "pair {pair} side {side}: {unposted} requests could not be posted"
+                ));
             }
         }
         let (pairs, fabric) = (&self.pairs, &mut self.fabric);
@@ -50,20 +49,17 @@ impl Run<'_> {
 
     /// Checks that every failed QP with an SRQ was reported to take no more receives.
     fn check_last_wqes_reached(&mut self) -> Verdict {
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                let end = self.end(pair, side);
-                let (host, qpn) = (end.host, end.qpn);
-                if !end.alive || !end.shared {
-                    continue;
-                }
-                let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
-                let is_reported = self.oracle.has_reached_last_wqe(pair, side);
-                if (state == Some(QpState::Err)) != is_reported {
-                    return violated(format!(
-                        "pair {pair} side {side} is in {state:?}, last WQE reached: {is_reported}"
-                    ));
-                }
+        for (pair, side) in self.all_ends() {
+            let end = self.end(pair, side);
+            if !end.alive || !end.shared {
+                continue;
+            }
+            let state = self.qp_state(pair, side);
+            let is_reported = self.oracle.has_reached_last_wqe(pair, side);
+            if (state == Some(QpState::Err)) != is_reported {
+                return violated(format!(
+                    "pair {pair} side {side} is in {state:?}, last WQE reached: {is_reported}"
+                ));
             }
         }
         Ok(())
@@ -71,15 +67,13 @@ impl Run<'_> {
 
     /// Destroys everything and checks that nothing is left.
     fn destroy_all(&mut self) -> Verdict {
-        for pair in 0..self.pairs.len() {
-            for side in [0, 1] {
-                self.destroy(pair, side)?;
-                for area in 0..3 {
-                    self.deregister(pair, side, area)?;
-                }
-                for window in 0..self.plan.pairs[pair].windows[side].len() {
-                    self.free_window(pair, side, window)?;
-                }
+        for (pair, side) in self.all_ends() {
+            self.destroy(pair, side)?;
+            for area in 0..3 {
+                self.deregister(pair, side, area)?;
+            }
+            for window in 0..self.plan.pairs[pair].windows[side].len() {
+                self.free_window(pair, side, window)?;
             }
         }
         self.destroy_pools()?;
@@ -103,12 +97,87 @@ impl Run<'_> {
 
     pub(super) fn collect_counters(&mut self) {
         self.outcome.fingerprint = self.fabric.fingerprint();
-        self.outcome.packets = self.fabric.counters();
+        self.outcome.counts.packets = self.fabric.counters();
         self.outcome.virtual_ns = self.fabric.now().as_nanos();
         for host in 0..self.fabric.hosts() {
             let counters = self.fabric.nic(HostId(host)).counters();
-            self.outcome.retransmitted += counters.stat(Stat::Retransmitted);
-            self.outcome.dropped_by_nics += counters.total_drops();
+            self.outcome.counts.retransmitted += counters.stat(Stat::Retransmitted);
+            self.outcome.counts.dropped_by_nics += counters.total_drops();
         }
+    }
+}
+
+/// Whether this is about a request of the peer that was refused, and by which NAK.
+fn refusal(cause: &Cause) -> Option<&'static str> {
+    match cause {
+        Cause::PeerAccess { .. } => Some("access"),
+        Cause::ReceiveMemory { .. } => Some("operation"),
+        Cause::PeerRight { .. }
+        | Cause::MessageTooLong { .. }
+        | Cause::OutOfPlace { .. }
+        | Cause::WrongLength { .. }
+        | Cause::TooManyFetches { .. }
+        | Cause::TooLong { .. }
+        | Cause::Misaligned { .. }
+        | Cause::WrongSrq => Some("invalid"),
+        // An illegal FLUSH is invalid, and one to persistent memory is denied access.
+        _ => None,
+    }
+}
+
+/// Whether a requester's cause agrees with that of the peer that refused the request. A peer that
+/// failed for another reason before may still refuse: it sends the responses of READs after later
+/// requests have arrived, so such a request may fail its QP before a READ loses its memory.
+fn agree(own: &Failure, peer: &Cause) -> bool {
+    let of_read = own
+        .request
+        .is_some_and(|request| request.opcode == WcOpcode::RdmaRead);
+    let told = match own.cause {
+        Cause::RefusedAccess { .. } if of_read => return true,
+        Cause::RefusedAccess { .. } => "access",
+        Cause::RefusedOperation { .. } => "operation",
+        Cause::RefusedInvalid { .. } => "invalid",
+        _ => return true,
+    };
+    refusal(peer).is_none_or(|refused| refused == told)
+}
+
+impl Run<'_> {
+    /// Checks that each QP in an error state has a cause, and that the two ends of a pair agree on
+    /// the request that one of them refused.
+    pub(super) fn check_causes(&mut self) -> Verdict {
+        for pair in 0..self.pairs.len() {
+            let failures = [self.cause(pair, 0)?, self.cause(pair, 1)?];
+            for side in [0, 1] {
+                let (Some(own), Some(peer)) = (failures[side], failures[1 - side]) else {
+                    continue;
+                };
+                if !agree(&own, &peer.cause) {
+                    return violated(format!(
+                        "pair {pair} side {side}: {:?}, but the peer: {:?}",
+                        own.cause, peer.cause
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cause(
+        &mut self,
+        pair: usize,
+        side: usize,
+    ) -> Result<Option<Failure>, crate::oracle::Violation> {
+        let end = self.end(pair, side);
+        let (host, qpn, alive) = (end.host, end.qpn, end.alive);
+        let state = self.qp_state(pair, side);
+        let has_failed = matches!(state, Some(QpState::Err | QpState::Sqe));
+        let failure = self.fabric.nic(host).failure(qpn).copied();
+        if alive && has_failed != failure.is_some() {
+            violated(format!(
+                "pair {pair} side {side} is in {state:?}, for this reason: {failure:?}"
+            ))?;
+        }
+        Ok(failure.filter(|_| alive))
     }
 }

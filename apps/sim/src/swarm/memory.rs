@@ -1,7 +1,7 @@
 //! Regions with canaries around them, at addresses that are the same in every run.
 
 use super::pages::Pages;
-use crate::oracle::{Area, Bytes, Violation};
+use crate::oracle::{Area, Bytes, Violation, about};
 use roce_stack::{Access, Buffer, Memory, Nic, PdId, RemoteAddr, Sge};
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl Region {
         };
         let key = nic
             .register_memory(pd, memory, Some(iova), REGION_ACCESS)
-            .map_err(|e| Violation(format!("registering a region: {e}")))?;
+            .map_err(about("registering a region"))?;
         Ok(Self {
             buffer,
             key,
@@ -161,8 +161,7 @@ fn new_buffer(len: usize) -> Result<Arc<Buffer>, Violation> {
 
 /// The memory between the canaries of a buffer.
 fn part(buffer: &Arc<Buffer>, len: usize) -> Result<Memory, Violation> {
-    Memory::part(Arc::clone(buffer), CANARY, len)
-        .map_err(|e| Violation(format!("making a region: {e}")))
+    Memory::part(Arc::clone(buffer), CANARY, len).map_err(about("making a region"))
 }
 
 /// `len` bytes that identify their origin.

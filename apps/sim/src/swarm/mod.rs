@@ -4,18 +4,13 @@
 //! each end, faults and their times, and disruptive actions of applications. [`run()`] carries it
 //! out. [`shrink()`] reduces a failing plan to the parts that it needs to fail.
 
-mod causes;
 mod cm;
 mod completions;
 mod cqs;
 mod disrupt;
 mod draw;
 mod end;
-mod events;
 mod finish;
-mod grant;
-mod groups;
-mod managed;
 mod memory;
 mod multicast;
 mod outcome;
@@ -37,11 +32,9 @@ mod xrc;
 mod tests;
 
 pub use outcome::{Outcome, Summary};
-pub use plan::multicast::{DatagramPlan, MemberPlan, Membership, MulticastPlan, SenderPlan};
-pub use plan::regions::Change;
 pub use plan::{
-    Action, CableFault, CqPlan, Disruption, FaultPlan, Kind, Op, PairPlan, Plan, RequestFault,
-    SrqPlan, WindowPlan,
+    Action, CableFault, Change, CqPlan, DatagramPlan, Disruption, FaultPlan, Kind, MemberPlan,
+    Membership, MulticastPlan, Op, PairPlan, Plan, RequestFault, SenderPlan, SrqPlan, WindowPlan,
 };
 pub use run::{run, run_printing};
 pub use shrink::{Shrunk, shrink};

@@ -1,14 +1,13 @@
 //! Multicast groups: QPs that join them and leave, and QPs that send to them.
 
-use super::groups::{DatagramQp, Member, Sender};
 use super::memory::{Region, pattern};
 use super::paths::network_header;
-use super::plan::multicast::{DatagramPlan, MemberPlan, Membership, SenderPlan};
-use super::state::{Run, Token};
+use super::plan::{DatagramPlan, MemberPlan, Membership, SenderPlan};
+use super::state::{DatagramQp, Member, Run, Sender, Token};
 use crate::connect::QKEY;
 use crate::fabric::HostId;
 use crate::oracle::{
-    Causes, GroupDatagram, HEADER_BYTES, Network, PostedRecv, Verdict, Violation, violated,
+    Causes, GroupDatagram, HEADER_BYTES, Network, PostedRecv, Verdict, Violation, about, violated,
 };
 use roce_stack::{
     AddressHandle, Completion, CompletionQueue, CqId, Destination, Duration, Instant, PostError,
@@ -72,11 +71,11 @@ impl Run<'_> {
             let at = Instant::from_nanos(membership.from_ns);
             match membership.from_ns {
                 0 => self.join_group(name)?,
-                _ => self.fabric.call_at(at, Token::JoinGroup(name).encode()),
+                _ => self.call_at(at, Token::JoinGroup(name)),
             }
             if let Some(until) = membership.until_ns {
                 let at = Instant::from_nanos(until);
-                self.fabric.call_at(at, Token::LeaveGroup(name).encode());
+                self.call_at(at, Token::LeaveGroup(name));
             }
         }
         self.post_member_receives(number)
@@ -98,8 +97,7 @@ impl Run<'_> {
             completed: 0,
             send_at: Instant::ZERO,
         });
-        let token = Token::SendDatagrams(number).encode();
-        self.fabric.call_at(Instant::from_nanos(1), token);
+        self.call_at(Instant::from_nanos(1), Token::SendDatagrams(number));
         Ok(())
     }
 
@@ -168,7 +166,7 @@ impl Run<'_> {
         }
         if self.paused[host.0] {
             let later = self.fabric.now() + RETRY;
-            self.fabric.call_at(later, Token::JoinGroup(name).encode());
+            self.call_at(later, Token::JoinGroup(name));
             return Ok(());
         }
         let group = self.group_address(membership.group);
@@ -202,7 +200,7 @@ impl Run<'_> {
         }
         if self.paused[host.0] {
             let later = self.fabric.now() + RETRY;
-            self.fabric.call_at(later, Token::LeaveGroup(name).encode());
+            self.call_at(later, Token::LeaveGroup(name));
             return Ok(());
         }
         self.poll_member(number)?;
@@ -238,8 +236,8 @@ impl Run<'_> {
                 return Ok(());
             }
             if member.refill_at > now {
-                let token = Token::PostMemberReceives(number).encode();
-                self.fabric.call_at(member.refill_at, token);
+                let at = member.refill_at;
+                self.call_at(at, Token::PostMemberReceives(number));
                 return Ok(());
             }
             let wr_id = member.next;
@@ -252,9 +250,9 @@ impl Run<'_> {
             member.next += 1;
             member.refill_at = now + Duration::from_nanos(plan.gap_ns);
             let posted = self.fabric.nic(host).post_recv(now, qpn, &wr);
-            posted.map_err(|e| Violation(format!("member {number}, receive {wr_id}: {e}")))?;
+            posted.map_err(about(format_args!("member {number}, receive {wr_id}")))?;
             let at = Region::buffer_offset(at);
-            self.outcome.receives += 1;
+            self.outcome.counts.receives += 1;
             self.oracle
                 .member_posted(number, wr_id, PostedRecv { at, len });
         }
@@ -285,8 +283,7 @@ impl Run<'_> {
             sender.send_at = now + Duration::from_nanos(gap);
         }
         if let Some(at) = next {
-            let token = Token::SendDatagrams(number).encode();
-            self.fabric.call_at(at, token);
+            self.call_at(at, Token::SendDatagrams(number));
         }
         self.drive(host);
         self.poll_groups(host)
@@ -332,8 +329,8 @@ impl Run<'_> {
             Err(PostError::QueueFull { .. }) => return Ok(false),
             Err(error) => return Err(failed(format!("{datagram:?} refused: {error}"))),
         }
-        self.outcome.sends += 1;
-        self.outcome.multicasts += 1;
+        self.outcome.counts.sends += 1;
+        self.outcome.counts.multicasts += 1;
         self.oracle.datagram_posted(GroupDatagram {
             sender: number,
             qpn: qpn.get(),
@@ -369,7 +366,7 @@ impl Run<'_> {
     fn poll_member(&mut self, number: usize) -> Verdict {
         let cq = Arc::clone(&self.groups.members[number].qp.cq);
         while let Some(done) = poll(&cq)? {
-            self.outcome.multicast_arrivals += 1;
+            self.outcome.counts.multicast_arrivals += 1;
             self.count_completion(&done);
             self.oracle.datagram_arrived(number, &done)?;
         }
@@ -390,11 +387,6 @@ impl Run<'_> {
             sender.completed += 1;
         }
         Ok(())
-    }
-
-    fn count_completion(&mut self, done: &Completion) {
-        let name = done.status.label();
-        *self.outcome.completions.entry(name).or_default() += 1;
     }
 
     /// A host restarts: its members and senders are gone.

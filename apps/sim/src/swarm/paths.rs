@@ -3,7 +3,7 @@
 use super::plan::PairPlan;
 use super::state::Run;
 use crate::fabric::HostId;
-use crate::oracle::{CongestionCounts, CongestionLimits, Network, Verdict, Violation};
+use crate::oracle::{CongestionCounts, CongestionLimits, Network, Verdict, about};
 use roce_stack::{Instant, NetworkHeader, QpAttributes, QpState, RateLimit, RoceVersion};
 use std::net::IpAddr;
 
@@ -62,7 +62,7 @@ impl Run<'_> {
             true => connect.path_mtu.bytes(),
             false => self.plan.link.max_packet_bytes,
         };
-        self.outcome.limited += u64::from(limit.kilobits_per_second != 0);
+        self.outcome.counts.limited += u64::from(limit.kilobits_per_second != 0);
         let now = self.fabric.now();
         let sent = self.bytes_sent(pair, side, now).unwrap_or(0);
         self.oracle
@@ -93,7 +93,7 @@ impl Run<'_> {
     pub(super) fn limit_rate(&mut self, pair: usize, side: usize, limit: RateLimit) -> Verdict {
         self.check_rate(pair, side)?;
         let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
-        let state = self.fabric.nic(host).query_qp(qpn).map(|known| known.0);
+        let state = self.qp_state(pair, side);
         if state != Some(QpState::Rts) {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Run<'_> {
         self.fabric
             .nic(host)
             .modify_qp(now, qpn, &attributes)
-            .map_err(|error| Violation(format!("pair {pair} side {side}: {limit:?}: {error}")))?;
+            .map_err(about(format_args!("pair {pair} side {side}: {limit:?}")))?;
         self.note_limit(pair, side, limit);
         self.drive(host);
         Ok(())
@@ -122,7 +122,7 @@ impl Run<'_> {
             let [Some(first), Some(second)] = counts else {
                 continue;
             };
-            self.outcome.cnps += first.cnps_sent + second.cnps_sent;
+            self.outcome.counts.cnps += first.cnps_sent + second.cnps_sent;
             let limits = self.congestion_limits(pair);
             self.oracle
                 .check_congestion(pair, [first, second], limits)?;

@@ -3,10 +3,10 @@
 
 use super::memory::Region;
 use super::plan::{Op, Plan};
-use super::state::{PoolState, Queue, Run, Token};
+use super::state::{PoolSpec, PoolState, Queue, Run, Token};
 use crate::connect::header_bytes;
 use crate::fabric::HostId;
-use crate::oracle::{PostedRecv, Verdict, Violation, violated};
+use crate::oracle::{PostedRecv, Verdict, Violation, about, violated};
 use roce_stack::{Duration, Instant, QueueLimits, RecvRequest, SrqAttributes, SrqError, SrqInit};
 use std::collections::BTreeMap;
 
@@ -15,21 +15,6 @@ const ELEMENTS: usize = 3;
 
 /// Bytes between two receives, which must stay unchanged.
 const GAP: usize = 16;
-
-/// The receives of one queue.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PoolSpec {
-    pub(super) len: usize,
-    pub(super) depth: usize,
-    pub(super) ahead: usize,
-    pub(super) gap_ns: u64,
-    pub(super) limit: usize,
-    /// The number of QPs that may hold one receive each.
-    pub(super) users: usize,
-    pub(super) max_posts: u64,
-    /// The number of the first receive.
-    pub(super) first: u64,
-}
 
 /// The length of the longest receive that a flow needs.
 pub(super) fn longest(ops: &[Op]) -> usize {
@@ -61,10 +46,7 @@ impl Run<'_> {
         let srq = plan.srqs[host.0];
         let spec = PoolSpec {
             len: flows_to(plan, host.0).map(needs).max().unwrap_or(0),
-            depth: srq.depth,
-            ahead: srq.ahead,
-            gap_ns: srq.gap_ns,
-            limit: srq.limit,
+            srq,
             users,
             max_posts: u64::MAX,
             first: 0,
@@ -80,7 +62,7 @@ impl Run<'_> {
             .fabric
             .nic(host)
             .create_srq(&init)
-            .map_err(|error| Violation(format!("making an SRQ: {error}")))?;
+            .map_err(about("making an SRQ"))?;
         self.make_pool(host, Queue::Srq(srqn), spec).map(Some)
     }
 
@@ -90,7 +72,7 @@ impl Run<'_> {
         queue: Queue,
         spec: PoolSpec,
     ) -> Result<usize, Violation> {
-        let slots = spec.ahead + spec.users;
+        let slots = spec.srq.ahead + spec.users;
         let number = self.pools.len();
         let pd = self.hosts[host.0].pd;
         let len = slots * (spec.len + GAP);
@@ -103,15 +85,10 @@ impl Run<'_> {
             region,
             registered: true,
             alive: true,
-            len: spec.len,
+            spec,
             free: (0..slots).rev().collect(),
             used: BTreeMap::new(),
             next: spec.first,
-            max_posts: spec.max_posts,
-            depth: spec.depth,
-            ahead: spec.ahead,
-            gap: Duration::from_nanos(spec.gap_ns),
-            limit: spec.limit,
             armed: false,
             refill_at: Instant::ZERO,
             is_call_scheduled: false,
@@ -151,15 +128,15 @@ impl Run<'_> {
             };
             if !runs
                 || self.paused[host.0]
-                || state.next >= state.max_posts
+                || state.next >= state.spec.max_posts
                 || state.free.is_empty()
             {
                 break;
             }
-            let target = state.ahead.min(state.depth);
+            let target = state.spec.srq.ahead.min(state.spec.srq.depth);
             let (now, at, called) = (self.fabric.now(), state.refill_at, state.is_call_scheduled);
             // In a QP's own queue a receive occupies its slot until its completion is polled.
-            if matches!(state.queue, Queue::Own(..)) && state.used.len() >= state.depth {
+            if matches!(state.queue, Queue::Own(..)) && state.used.len() >= state.spec.srq.depth {
                 break;
             }
             let posted = self.posted_receives(pool);
@@ -170,7 +147,7 @@ impl Run<'_> {
             if at > now {
                 if !called {
                     self.pools[pool].is_call_scheduled = true;
-                    self.fabric.call_at(at, Token::Refill(pool).encode());
+                    self.call_at(at, Token::Refill(pool));
                 }
                 break;
             }
@@ -198,10 +175,11 @@ impl Run<'_> {
         let Some(slot) = state.free.pop() else {
             return Ok(());
         };
-        let (at, len, wr_id) = (slot * (state.len + GAP), state.len, state.next);
+        let (len, wr_id) = (state.spec.len, state.next);
+        let at = slot * (len + GAP);
         state.used.insert(wr_id, slot);
         state.next += 1;
-        state.refill_at = now + state.gap;
+        state.refill_at = now + Duration::from_nanos(state.spec.srq.gap_ns);
         let elements = 1 + wr_id as usize % ELEMENTS;
         let key = state.region.key;
         let (host, queue) = (state.host, state.queue);
@@ -223,7 +201,7 @@ impl Run<'_> {
         if let Err(error) = posted {
             return violated(format!("receive {wr_id} of pool {pool} refused: {error}"));
         }
-        self.outcome.receives += 1;
+        self.outcome.counts.receives += 1;
         let recv = PostedRecv {
             at: Region::buffer_offset(at),
             len,
@@ -242,8 +220,8 @@ impl Run<'_> {
     fn rearm_limit(&mut self, pool: usize, posted: usize) -> Verdict {
         let state = &self.pools[pool];
         match (state.queue.srqn(), state.armed) {
-            (Some(_), false) if (1..=posted).contains(&state.limit) => {
-                self.set_limit(pool, state.limit)
+            (Some(_), false) if (1..=posted).contains(&state.spec.srq.limit) => {
+                self.set_limit(pool, state.spec.srq.limit)
             }
             _ => Ok(()),
         }
@@ -255,7 +233,7 @@ impl Run<'_> {
         let Some(srqn) = state.queue.srqn() else {
             return Ok(());
         };
-        let limit = limit.min(state.depth);
+        let limit = limit.min(state.spec.srq.depth);
         state.armed = limit > 0;
         let attributes = SrqAttributes {
             limit: Some(limit),
@@ -265,7 +243,7 @@ impl Run<'_> {
         self.oracle.limit_armed(pool, limit);
         self.hosts_to_poll.push(host);
         let modified = self.fabric.nic(host).modify_srq(srqn, &attributes);
-        modified.map_err(|error| Violation(format!("limit {limit} of pool {pool}: {error}")))
+        modified.map_err(about(format_args!("limit {limit} of pool {pool}")))
     }
 
     pub(super) fn limit_reached(&mut self, pool: usize) -> Verdict {
@@ -289,7 +267,7 @@ impl Run<'_> {
         };
         match nic.modify_srq(srqn, &attributes) {
             Ok(()) if posted <= depth && limit <= depth => {
-                state.depth = depth;
+                state.spec.srq.depth = depth;
                 self.refill(pool)
             }
             Err(SrqError::TooManyPosted { .. }) if depth < posted => Ok(()),

@@ -136,7 +136,7 @@ impl Run<'_> {
                 return violated(format!("pair {pair} side {side}: {op:?} refused: {error}"));
             }
         }
-        self.outcome.sends += 1;
+        self.outcome.counts.sends += 1;
         let (statuses, fails_locally): (&'static [WcStatus], bool) = match op.fault {
             None => (&[], false),
             Some(_) if op.kind == Kind::Bind => (&[WcStatus::MemoryWindowBindError], true),
@@ -348,7 +348,7 @@ impl Run<'_> {
                 ));
             }
             any = true;
-            self.outcome.receives += 1;
+            self.outcome.counts.receives += 1;
             let posted = PostedRecv {
                 at: Region::buffer_offset(at),
                 len,
@@ -365,8 +365,7 @@ impl Run<'_> {
         let end = self.end_mut(pair, side);
         if end.next_call.is_none_or(|called| at < called) {
             end.next_call = Some(at);
-            self.fabric
-                .call_at(at, Token::Post(2 * pair + side).encode());
+            self.call_at(at, Token::Post(2 * pair + side));
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Regions that change: pages of on-demand regions that are unmapped, and regions that are registered
 //! again with the same key.
 
-use super::grant::Grant;
+use super::end::Grant;
 use super::memory::Region;
-use super::plan::regions::Change;
-use super::plan::{Kind, Op, RequestFault};
+use super::plan::{Change, Kind, Op, RequestFault};
 use super::state::Run;
 use crate::fabric::HostId;
-use crate::oracle::{AreaName, Reregistration, Verdict, Violation, violated};
+use crate::oracle::{AreaName, Reregistration, Verdict, about, violated};
 use roce_stack::{Access, PdId, RegisterError, Reregister, ReregisterError};
 
 /// The right that a request needs to use the target; `None` if it does not use the target.
@@ -81,7 +80,7 @@ impl Run<'_> {
         if !memory.registered[area] || !region.unmap() {
             return Ok(());
         }
-        self.outcome.unmapped += 1;
+        self.outcome.counts.unmapped += 1;
         // As if the region were deregistered: every access fails from now on.
         self.oracle.deregistered(pair, side, name)
     }
@@ -130,8 +129,8 @@ impl Run<'_> {
                 other => violated(format!("pair {pair} side {side}: {change:?}: {other:?}")),
             };
         }
-        done.map_err(|e| Violation(format!("pair {pair} side {side}: {change:?}: {e}")))?;
-        self.outcome.reregistered += 1;
+        done.map_err(about(format_args!("pair {pair} side {side}: {change:?}")))?;
+        self.outcome.counts.reregistered += 1;
         self.note_reregistration(pair, side, change, target, grant)
     }
 

@@ -1,10 +1,9 @@
 //! Carries out a plan, and checks the run with the oracle.
 
-use super::groups::Groups;
 use super::memory::Region;
 use super::outcome::Outcome;
 use super::plan::{CableFault, Plan};
-use super::state::{HostState, Run, Token, WORDS};
+use super::state::{Groups, HostState, Run, Token, WORDS};
 use crate::fabric::{CableId, FabricBuilder, HostId, Step, SwitchId};
 use crate::oracle::{Oracle, Verdict, Violation, Words, violated};
 use roce_stack::{Duration, Instant};
@@ -78,6 +77,7 @@ impl<'a> Run<'a> {
         let mut run = Self {
             plan,
             fabric: builder.build(plan.seed),
+            calls: Vec::new(),
             oracle: Oracle::new(),
             pairs: Vec::new(),
             hosts: Vec::new(),
@@ -124,16 +124,13 @@ impl<'a> Run<'a> {
     fn run_all_events(&mut self) -> Verdict {
         let at = Instant::from_nanos;
         for (number, pair) in self.plan.pairs.iter().enumerate() {
-            self.fabric
-                .call_at(at(pair.start_ns), Token::Start(number).encode());
+            self.call_at(at(pair.start_ns), Token::Start(number));
         }
         for (number, fault) in self.plan.faults.iter().enumerate() {
-            self.fabric
-                .call_at(at(fault.at_ns), Token::CableFault(number).encode());
+            self.call_at(at(fault.at_ns), Token::CableFault(number));
         }
         for (number, disruption) in self.plan.disruptions.iter().enumerate() {
-            self.fabric
-                .call_at(at(disruption.at_ns), Token::Disruption(number).encode());
+            self.call_at(at(disruption.at_ns), Token::Disruption(number));
         }
         let never = at(0) + Duration::from_secs(1_000_000);
         let mut steps = 0;
@@ -141,7 +138,7 @@ impl<'a> Run<'a> {
             match step {
                 Step::Internal => {}
                 Step::Host(host) => self.hosts_to_poll.push(host),
-                Step::Call(token) => self.handle_call(Token::decode(token))?,
+                Step::Call(token) => self.handle_call(self.calls[token as usize])?,
             }
             while let Some(host) = self.hosts_to_poll.pop() {
                 self.poll_host(host)?;

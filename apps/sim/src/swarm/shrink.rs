@@ -1,7 +1,6 @@
 //! Reduces a failing plan to the parts that it needs to fail.
 
-use super::plan::multicast::MulticastPlan;
-use super::plan::{CableFault, CqPlan, PairPlan, Plan};
+use super::plan::{CableFault, CqPlan, MulticastPlan, PairPlan, Plan};
 use super::run::run;
 use crate::connect::ConnectSpec;
 use crate::oracle::Violation;

@@ -1,14 +1,13 @@
 //! Connects pairs.
 
-use super::end::{End, FlowMemory, Layout, ReceiveSource};
-use super::grant::Grant;
+use super::end::{End, FlowMemory, Grant, Layout, ReceiveSource};
 use super::memory::Region;
-use super::plan::{CableFault, PairPlan};
-use super::pools::{PoolSpec, longest};
-use super::state::{PairState, Queue, Run};
-use crate::connect::{ConnectSpec, QKEY, connect, header_bytes, initialize};
+use super::plan::{CableFault, PairPlan, SrqPlan};
+use super::pools::longest;
+use super::state::{PairState, PoolSpec, Queue, Run};
+use crate::connect::{ConnectSpec, QKEY, header_bytes, move_on};
 use crate::fabric::HostId;
-use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation};
+use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation, about};
 use roce_port::fault::{Chance, FaultSpec};
 use roce_stack::{CompletionQueue, Destination, QpKind, RoceVersion, TxMeta};
 use std::sync::Arc;
@@ -25,11 +24,10 @@ impl Run<'_> {
             }
         }
         let names = [0, 1].map(|side: usize| (ends[side].host, ends[side].qpn));
-        let connected = match plan.managed {
-            true => initialize(&mut self.fabric, names, &plan.connect),
-            false => connect(&mut self.fabric, names, &plan.connect),
-        };
-        connected.map_err(|error| Violation(format!("connecting pair {number}: {error}")))?;
+        // The connection manager takes the other steps.
+        let steps = if plan.managed { 1 } else { 3 };
+        let connected = move_on(&mut self.fabric, names, &plan.connect, steps);
+        connected.map_err(about(format_args!("connecting pair {number}")))?;
         let inboxes = [0, 1].map(|side: usize| ends[1 - side].pool.is_none());
         let memory = [
             self.memory(plan, number, 0, inboxes[0])?,
@@ -55,7 +53,7 @@ impl Run<'_> {
             let is_same = |side: &usize| before.ends[*side].qpn == ends[*side].qpn;
             [0, 1].into_iter().filter(is_same).count()
         });
-        self.outcome.numbers_again += numbers_again as u64;
+        self.outcome.counts.numbers_again += numbers_again as u64;
         let causes = Causes {
             numbers_again: numbers_again > 0,
             ..self.causes(plan)
@@ -65,7 +63,7 @@ impl Run<'_> {
         if !plan.managed {
             self.note_first_limits(number);
         }
-        self.outcome.v1_pairs += u64::from(plan.connect.version == RoceVersion::V1);
+        self.outcome.counts.v1_pairs += u64::from(plan.connect.version == RoceVersion::V1);
         for pool in known.pools.into_iter().chain([known.second_pool]).flatten() {
             self.refill(pool)?;
         }
@@ -111,10 +109,12 @@ impl Run<'_> {
                 let messages = ops.iter().filter(|op| op.kind.consumes_receive()).count();
                 let spec = PoolSpec {
                     len: longest(ops) + header_bytes(kind),
-                    depth: plan.depth,
-                    ahead: plan.recvs_ahead,
-                    gap_ns: plan.recv_gap_ns,
-                    limit: 0,
+                    srq: SrqPlan {
+                        depth: plan.depth,
+                        ahead: plan.recvs_ahead,
+                        gap_ns: plan.recv_gap_ns,
+                        limit: 0,
+                    },
                     users: 1,
                     // A network that duplicates packets needs more receives than messages.
                     max_posts: 2 * (messages + plan.recvs_ahead) as u64,
@@ -161,7 +161,7 @@ impl Run<'_> {
         };
         let pd = self.hosts[from.host.0].pd;
         let ah = self.fabric.nic(from.host).create_ah(pd, path);
-        let ah = ah.map_err(|error| Violation(format!("an address handle: {error}")))?;
+        let ah = ah.map_err(about("an address handle"))?;
         Ok(ah.to(to.qpn, QKEY))
     }
 

@@ -1,15 +1,16 @@
 //! The state of a run: its hosts, ends and queues.
 
-use super::end::{End, FlowMemory};
-use super::groups::Groups;
-use super::managed::Manager;
+use super::end::{End, FlowMemory, Manager};
 use super::memory::Region;
 use super::outcome::Outcome;
-use super::plan::Plan;
+use super::plan::{Plan, SrqPlan};
 use crate::fabric::{Fabric, HostId};
 use crate::oracle::Oracle;
-use roce_stack::{Completion, CompletionQueue, Duration, Instant, Notify, PdId, Srqn, XrcdId};
-use std::collections::BTreeMap;
+use roce_stack::{
+    Completion, CompletionQueue, Duration, Instant, Notify, PdId, QpState, Srqn, XrcdId,
+};
+use roce_wire::Qpn;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The number of words for atomics on each host. Half of them are incremented, half are swapped.
@@ -19,6 +20,8 @@ pub(super) const WORDS: usize = 8;
 pub(super) struct Run<'a> {
     pub(super) plan: &'a Plan,
     pub(super) fabric: Fabric,
+    /// All calls that were ever scheduled. The fabric knows them by their indices.
+    pub(super) calls: Vec<Token>,
     pub(super) oracle: Oracle,
     pub(super) pairs: Vec<Option<PairState>>,
     pub(super) hosts: Vec<HostState>,
@@ -41,6 +44,35 @@ pub(super) struct Run<'a> {
     /// A buffer for completions, empty between polls. It is kept to save allocations.
     pub(super) completion_buffer: Vec<Completion>,
     pub(super) outcome: Outcome,
+}
+
+impl Run<'_> {
+    /// All ends by pair and side, also those of pairs that are not connected yet.
+    pub(super) fn all_ends(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)])
+    }
+
+    /// Whether an end is connected, and of this host.
+    pub(super) fn is_of(&self, pair: usize, side: usize, host: HostId) -> bool {
+        let state = self.pairs[pair].as_ref();
+        state.is_some_and(|state| state.ends[side].host == host)
+    }
+
+    /// The state of an end's QP; `None` if it does not exist any more.
+    pub(super) fn qp_state(&mut self, pair: usize, side: usize) -> Option<QpState> {
+        let (host, qpn) = (self.end(pair, side).host, self.end(pair, side).qpn);
+        self.fabric.nic(host).query_qp(qpn).map(|known| known.0)
+    }
+
+    pub(super) fn count_completion(&mut self, done: &Completion) {
+        let name = done.status.label();
+        *self.outcome.counts.completions.entry(name).or_default() += 1;
+    }
+
+    pub(super) fn call_at(&mut self, at: Instant, call: Token) {
+        self.fabric.call_at(at, self.calls.len() as u64);
+        self.calls.push(call);
+    }
 }
 
 /// Two connected ends.
@@ -94,20 +126,28 @@ pub(super) struct PoolState {
     pub(super) registered: bool,
     /// Whether the queue still exists: its host was not restarted.
     pub(super) alive: bool,
-    /// The length of each receive.
-    pub(super) len: usize,
+    pub(super) spec: PoolSpec,
     pub(super) free: Vec<usize>,
     pub(super) used: BTreeMap<u64, usize>,
     pub(super) next: u64,
-    /// The maximum number of receives to post during the run.
-    pub(super) max_posts: u64,
-    pub(super) depth: usize,
-    pub(super) ahead: usize,
-    pub(super) gap: Duration,
-    pub(super) limit: usize,
     pub(super) armed: bool,
     pub(super) refill_at: Instant,
     pub(super) is_call_scheduled: bool,
+}
+
+/// The receives of one queue, as planned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoolSpec {
+    /// The length of each receive.
+    pub(super) len: usize,
+    /// The queue, with its present depth.
+    pub(super) srq: SrqPlan,
+    /// The number of QPs that may hold one receive each.
+    pub(super) users: usize,
+    /// The maximum number of receives to post during the run.
+    pub(super) max_posts: u64,
+    /// The number of the first receive.
+    pub(super) first: u64,
 }
 
 /// The queue that receives are posted to.
@@ -169,40 +209,44 @@ pub(super) enum Token {
     Manager(usize),
 }
 
-impl Token {
-    pub(super) fn encode(self) -> u64 {
-        let (kind, number) = match self {
-            Self::Post(number) => (0, number),
-            Self::CableFault(number) => (1, number),
-            Self::Disruption(number) => (2, number),
-            Self::EndDisruption(number) => (3, number),
-            Self::Start(number) => (4, number),
-            Self::Refill(number) => (5, number),
-            Self::PollCq(number) => (6, number),
-            Self::JoinGroup(number) => (7, number),
-            Self::LeaveGroup(number) => (8, number),
-            Self::SendDatagrams(number) => (9, number),
-            Self::PostMemberReceives(number) => (10, number),
-            Self::Manager(number) => (11, number),
-        };
-        kind << 32 | number as u64
-    }
+/// The QPs of the plan's multicast groups.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    pub(super) members: Vec<Member>,
+    pub(super) senders: Vec<Sender>,
+}
 
-    pub(super) fn decode(token: u64) -> Self {
-        let number = (token & 0xffff_ffff) as usize;
-        match token >> 32 {
-            0 => Self::Post(number),
-            1 => Self::CableFault(number),
-            2 => Self::Disruption(number),
-            3 => Self::EndDisruption(number),
-            4 => Self::Start(number),
-            5 => Self::Refill(number),
-            6 => Self::PollCq(number),
-            7 => Self::JoinGroup(number),
-            8 => Self::LeaveGroup(number),
-            9 => Self::SendDatagrams(number),
-            10 => Self::PostMemberReceives(number),
-            _ => Self::Manager(number),
-        }
-    }
+/// A QP, and its CQ.
+#[derive(Debug)]
+pub(super) struct DatagramQp {
+    pub(super) host: HostId,
+    pub(super) qpn: Qpn,
+    pub(super) cq: Arc<CompletionQueue>,
+    pub(super) region: Region,
+    /// Whether it is neither destroyed nor lost in a restart.
+    pub(super) alive: bool,
+}
+
+/// A QP that joins groups.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) qp: DatagramQp,
+    /// The length of each receive.
+    pub(super) len: usize,
+    /// The number of the next receive.
+    pub(super) next: u64,
+    pub(super) refill_at: Instant,
+    /// The memberships that have ended.
+    pub(super) left: BTreeSet<usize>,
+}
+
+/// A QP that sends to groups.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) qp: DatagramQp,
+    /// The offset of each datagram in its region.
+    pub(super) at: Vec<usize>,
+    pub(super) posted: usize,
+    pub(super) completed: u64,
+    pub(super) send_at: Instant,
 }

@@ -7,7 +7,7 @@ use super::plan::{Kind, Op, RequestFault, WindowPlan};
 use super::request::Request;
 use super::state::Run;
 use crate::fabric::HostId;
-use crate::oracle::{Effect, KeyState, Verdict, Violation, violated};
+use crate::oracle::{Effect, KeyState, Verdict, Violation, about, violated};
 use roce_stack::{Access, MwBind, MwType, RemoteAddr, SendOp, WcOpcode};
 
 /// The remote address of a request.
@@ -29,7 +29,7 @@ impl Run<'_> {
         let nic = self.fabric.nic(host);
         let make = |plan: &WindowPlan| {
             let id = nic.alloc_mw(pd, plan.kind);
-            let id = id.map_err(|error| Violation(format!("a window: {error}")))?;
+            let id = id.map_err(about("a window"))?;
             Ok(WindowState {
                 plan: *plan,
                 id: Some(id),

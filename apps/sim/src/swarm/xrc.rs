@@ -2,10 +2,10 @@
 
 use super::completions::is_receive;
 use super::plan::{Op, RequestFault};
-use super::pools::{PoolSpec, longest};
-use super::state::{Domain, Queue, Run};
+use super::pools::longest;
+use super::state::{Domain, PoolSpec, Queue, Run};
 use crate::fabric::HostId;
-use crate::oracle::{Verdict, Violation, violated};
+use crate::oracle::{Verdict, Violation, about, violated};
 use roce_stack::{Completion, QpKind, QueueLimits, SrqInit, Srqn, WcStatus};
 use roce_wire::Qpn;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ impl Run<'_> {
         let messages = flows.iter().map(|pair| pair.ops[0].len()).sum::<usize>();
         let entries = 2 * (messages + 128 + flows.len());
         let cq = self.make_cq(host, plan.xrc_cq, entries);
+        let lengths = flows.iter().map(|pair| longest(&pair.ops[0]));
         let mut pools = [0; 2];
         for (number, srq) in srqs.iter().enumerate() {
             let init = SrqInit {
@@ -40,17 +41,10 @@ impl Run<'_> {
                 .fabric
                 .nic(host)
                 .create_xrc_srq(&init, id, Arc::clone(&cq));
-            let srqn = made.map_err(|error| Violation(format!("making an XRC SRQ: {error}")))?;
+            let srqn = made.map_err(about("making an XRC SRQ"))?;
             let spec = PoolSpec {
-                len: flows
-                    .iter()
-                    .map(|pair| longest(&pair.ops[0]))
-                    .max()
-                    .unwrap_or(0),
-                depth: srq.depth,
-                ahead: srq.ahead,
-                gap_ns: srq.gap_ns,
-                limit: srq.limit,
+                len: lengths.clone().max().unwrap_or(0),
+                srq: *srq,
                 users: flows.len(),
                 max_posts: u64::MAX,
                 first: (number as u64) << SRQ_INDEX_SHIFT,
@@ -102,8 +96,7 @@ impl Run<'_> {
         ) {
             self.oracle.mark_may_be_broken(pair, side);
         }
-        let name = done.status.label();
-        *self.outcome.completions.entry(name).or_default() += 1;
+        self.count_completion(done);
         self.oracle
             .completed_in_pool(pair, side, Some(pool), done)?;
         self.release_slot(pool, done.wr_id);

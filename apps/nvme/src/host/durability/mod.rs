@@ -121,31 +121,20 @@ impl Journal {
 
     /// What is not known to be durable, by namespace and address.
     pub(super) fn not_durable(&self) -> Vec<Extent> {
-        let mut extents = Vec::new();
+        let mut known: BTreeMap<(u32, Reason), Ranges> = BTreeMap::new();
         for (&namespace, epochs) in &self.unflushed {
-            let mut all = Ranges::default();
+            let all = known.entry((namespace, Reason::Unflushed)).or_default();
             for (_, ranges) in epochs {
                 ranges.for_each(|range| all.insert(range));
             }
-            let reason = Reason::Unflushed;
-            all.for_each(|bytes| {
-                extents.push(Extent {
-                    namespace,
-                    bytes,
-                    reason,
-                })
-            });
         }
-        let mut unanswered: BTreeMap<u32, Ranges> = BTreeMap::new();
         for (namespace, bytes) in self.unanswered.values() {
-            unanswered
-                .entry(*namespace)
-                .or_default()
-                .insert(bytes.clone());
+            let all = known.entry((*namespace, Reason::Unanswered)).or_default();
+            all.insert(bytes.clone());
         }
-        for (namespace, all) in unanswered {
-            let reason = Reason::Unanswered;
-            all.for_each(|bytes| {
+        let mut extents = Vec::new();
+        for ((namespace, reason), ranges) in known {
+            ranges.for_each(|bytes| {
                 extents.push(Extent {
                     namespace,
                     bytes,

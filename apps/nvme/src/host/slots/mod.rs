@@ -27,7 +27,7 @@ enum Slot {
 }
 
 /// A target has answered a command that is not outstanding, or that it has answered before.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotOutstanding(u16);
 
 impl fmt::Display for NotOutstanding {
@@ -39,14 +39,6 @@ impl fmt::Display for NotOutstanding {
         )
     }
 }
-
-impl fmt::Debug for NotOutstanding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for NotOutstanding {}
 
 impl Slots {
     /// `count` free slots.

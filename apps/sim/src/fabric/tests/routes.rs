@@ -58,8 +58,8 @@ impl LeafSpine {
     }
 
     fn send_as(&mut self, from: usize, src: IpAddr, dst: IpAddr, src_port: u16) {
-        let id = self.fabric.pool.allocate(PACKET);
-        let packet = self.fabric.pool.get_mut(id);
+        let id = self.fabric.common.pool.allocate(PACKET);
+        let packet = self.fabric.common.pool.get_mut(id);
         packet.meta.src = src;
         packet.meta.dst = dst;
         packet.meta.src_port = src_port;

@@ -3,10 +3,9 @@
 use crate::connect::ConnectSpec;
 use crate::dice::Dice;
 use crate::fabric::{EcnSpec, HostSpec, Ip, LinkSpec, PfcSpec, SwitchSpec};
-use crate::swarm::plan::multicast::MulticastPlan;
 use crate::swarm::plan::{
-    Action, CableFault, CqPlan, Disruption, FaultPlan, Kind, Op, PairPlan, Plan, RequestFault,
-    SrqPlan,
+    Action, CableFault, CqPlan, Disruption, FaultPlan, Kind, MulticastPlan, Op, PairPlan, Plan,
+    RequestFault, SrqPlan,
 };
 use roce_port::fault::{Burst, Chance, FaultSpec, ReorderBy};
 use roce_stack::{Duration, QpKind, largest_path_mtu};

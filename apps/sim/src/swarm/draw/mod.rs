@@ -4,7 +4,6 @@ mod base;
 mod cm;
 mod cqs;
 mod events;
-mod memory;
 mod multicast;
 mod paths;
 mod regions;
@@ -15,12 +14,24 @@ use super::plan::Plan;
 use cm::draw_cm;
 use cqs::draw_cqs;
 use events::draw_events;
-use memory::draw_memory;
 use multicast::draw_multicast;
 use paths::draw_paths;
 use regions::draw_regions;
-use restart::draw_restart;
+use restart::{draw_memory, draw_restart};
 use windows_xrc::draw_windows_and_xrc;
+
+/// The layers on top of the first one. Each has random numbers of its own.
+const LAYERS: [fn(&mut Plan); Plan::LAYERS] = [
+    draw_windows_and_xrc,
+    draw_cqs,
+    draw_restart,
+    draw_memory,
+    draw_paths,
+    draw_multicast,
+    draw_regions,
+    draw_events,
+    draw_cm,
+];
 
 impl Plan {
     /// The plan of a seed.
@@ -34,32 +45,8 @@ impl Plan {
     /// The plan of a seed with the first layer and `layers` more, at most [`Self::LAYERS`].
     pub fn draw_layers(seed: u64, layers: usize) -> Self {
         let mut plan = Self::draw_base(seed);
-        if layers >= 1 {
-            draw_windows_and_xrc(&mut plan);
-        }
-        if layers >= 2 {
-            draw_cqs(&mut plan);
-        }
-        if layers >= 3 {
-            draw_restart(&mut plan);
-        }
-        if layers >= 4 {
-            draw_memory(&mut plan);
-        }
-        if layers >= 5 {
-            draw_paths(&mut plan);
-        }
-        if layers >= 6 {
-            draw_multicast(&mut plan);
-        }
-        if layers >= 7 {
-            draw_regions(&mut plan);
-        }
-        if layers >= 8 {
-            draw_events(&mut plan);
-        }
-        if layers >= 9 {
-            draw_cm(&mut plan);
+        for draw in LAYERS.iter().take(layers) {
+            draw(&mut plan);
         }
         plan
     }

@@ -2,10 +2,7 @@
 
 use super::base::HORIZON_NS;
 use crate::dice::Dice;
-use crate::swarm::plan::Plan;
-use crate::swarm::plan::multicast::{
-    DatagramPlan, MemberPlan, Membership, MulticastPlan, SenderPlan,
-};
+use crate::swarm::plan::{DatagramPlan, MemberPlan, Membership, MulticastPlan, Plan, SenderPlan};
 use roce_stack::{RoceVersion, largest_path_mtu};
 
 /// The shortest datagram without immediate data, so that its bytes identify it.

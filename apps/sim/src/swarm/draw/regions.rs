@@ -2,8 +2,7 @@
 
 use super::base::HORIZON_NS;
 use crate::dice::Dice;
-use crate::swarm::plan::regions::Change;
-use crate::swarm::plan::{Action, Disruption, Kind, PairPlan, Plan};
+use crate::swarm::plan::{Action, Change, Disruption, Kind, PairPlan, Plan};
 use roce_stack::{Access, QpKind};
 
 /// Adds the eighth layer to a plan.

@@ -1,5 +1,6 @@
 //! The fourth layer of a plan: a host restarts with a NIC that assigns the same QP numbers and keys
-//! as the last one, and a connection is made again while its old packets are still in flight.
+//! as the last one, and a connection is made again while its old packets are still in flight. And
+//! the fifth: ports keep the memory of packets that they have sent.
 
 use crate::dice::Dice;
 use crate::swarm::plan::{Action, Disruption, PairPlan, Plan};
@@ -72,5 +73,13 @@ fn shift_psns(dice: &mut Dice, pair: &mut PairPlan) {
     };
     for psn in &mut pair.connect.psn {
         *psn = (*psn + by) & 0xff_ffff;
+    }
+}
+
+/// Adds the fifth layer to a plan: ports that keep the memory of sent packets.
+pub(super) fn draw_memory(plan: &mut Plan) {
+    let mut dice = Dice::new(plan.seed ^ 0x6b65_6570);
+    for host in &mut plan.hosts {
+        host.keeps = dice.one_in(2);
     }
 }
