@@ -159,7 +159,7 @@ pub fn run_sockperf_udp(pair: &VethPair, seconds: u32) -> Result<f64, String> {
     run_sockperf(pair, seconds, Sockets::SpinningUdp).map(|times| times.p50_us)
 }
 
-/// As [`sockperf_udp`], with other percentiles.
+/// As [`run_sockperf_udp`], with other percentiles.
 ///
 /// # Errors
 /// If it is not installed or fails.

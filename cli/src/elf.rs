@@ -10,8 +10,11 @@ use std::path::Path;
 /// The limit for a table or string, in bytes.
 const MAX_PART: u64 = 1 << 20;
 
-/// A limit that exceeds the length of any loader's name.
+/// A limit that exceeds the length of any name or search path.
 const MAX_NAME: u64 = 4096;
+
+/// The limit for the entries of a dynamic section.
+const MAX_ENTRIES: usize = 4096;
 
 /// `e_machine` of this build; 0 for an unknown one.
 pub(crate) const MACHINE: u16 = if cfg!(target_arch = "x86_64") {
@@ -122,6 +125,7 @@ impl Image {
             .chunks_exact(16)
             .map(|entry| (number(entry, 0, 8), number(entry, 8, 8)))
             .take_while(|(tag, _)| *tag != 0)
+            .take(MAX_ENTRIES)
             .collect();
         let value = |wanted| {
             let found = entries.iter().find(|(tag, _)| *tag == wanted);
@@ -137,7 +141,9 @@ impl Image {
         let strings = part(file, at, value(DT_STRSZ))?;
         let string = |at: u64| {
             let rest = strings.get(usize::try_from(at).unwrap_or(usize::MAX)..);
-            let text = rest.unwrap_or_default().split(|byte| *byte == 0).next();
+            let rest = rest.unwrap_or_default();
+            let name = &rest[..rest.len().min(MAX_NAME as usize)];
+            let text = name.split(|byte| *byte == 0).next();
             String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
         };
         let folders = |at| string(at).split(':').map(str::to_owned).collect();
@@ -205,6 +211,16 @@ mod tests {
             "{image:?}"
         );
         assert!(Image::read(Path::new("/dev/zero")).is_none());
+    }
+
+    /// Otherwise, each of many entries could name the same long string.
+    #[test]
+    fn names_and_their_number_are_bounded() {
+        let long = "x".repeat(100_000);
+        let image = parsed(&elf(&[&long], None, None)).expect("an image");
+        assert_eq!(image.needed, ["x".repeat(4096)]);
+        let many = parsed(&elf(&["y"; 10_000], None, None)).expect("an image");
+        assert!((1_000..=4096).contains(&many.needed.len()));
     }
 
     #[test]

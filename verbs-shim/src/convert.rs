@@ -184,11 +184,19 @@ mod tests {
     }
 
     #[test]
-    fn states_come_back_as_they_went() {
-        for state in [
-            QPS_RESET, QPS_INIT, QPS_RTR, QPS_RTS, QPS_SQD, QPS_SQE, QPS_ERR,
-        ] {
-            assert_eq!(qp_state(state).map(c_qp_state), Ok(state));
+    fn states_have_the_numbers_of_c() {
+        let states = [
+            (0, QpState::Reset),
+            (1, QpState::Init),
+            (2, QpState::Rtr),
+            (3, QpState::Rts),
+            (4, QpState::Sqd),
+            (5, QpState::Sqe),
+            (6, QpState::Err),
+        ];
+        for (number, state) in states {
+            assert_eq!(qp_state(number), Ok(state));
+            assert_eq!(c_qp_state(state), number);
         }
         assert_eq!(qp_state(QPS_ERR + 1), Err(Errno::EINVAL));
     }

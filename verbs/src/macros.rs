@@ -1,4 +1,4 @@
-//! Implementations that error types repeat.
+//! Implementations that several types repeat.
 
 /// `Debug` writes the message, too: programs that use `unwrap`, or return an error from `main`, print
 /// that.

@@ -32,8 +32,10 @@ pub(crate) fn make(number: u16, mtu: usize) -> Result<OwnedFd, (&'static str, io
         attribute(libc::IFLA_MTU, &mtu.to_ne_bytes()),
         attribute(libc::IFLA_TXQLEN, &QUEUED_FRAMES.to_ne_bytes()),
     ];
-    set_up(&kernel, index, &attributes.concat())
-        .map_err(|error| ("set the interface up", error))?;
+    // The queue gets its length before it is used.
+    set(&kernel, index, 0, &attributes.concat())
+        .map_err(|error| ("set the MAC address, MTU and queue length", error))?;
+    set(&kernel, index, libc::IFF_UP, &[]).map_err(|error| ("set the interface up", error))?;
     add_address(
         &kernel,
         index,
@@ -49,7 +51,7 @@ pub(crate) fn make(number: u16, mtu: usize) -> Result<OwnedFd, (&'static str, io
         &frame::ipv6(number).octets(),
     );
     self::index("lo")
-        .and_then(|index| set_up(&kernel, index, &[]))
+        .and_then(|index| set(&kernel, index, libc::IFF_UP, &[]))
         .map_err(|error| ("set the loopback up", error))?;
     Ok(tap)
 }
@@ -74,11 +76,11 @@ fn index(name: &str) -> io::Result<u32> {
     Ok(link.ok_or(io::ErrorKind::NotFound)?.index)
 }
 
-/// Sets an interface up, with these attributes.
-fn set_up(kernel: &Netlink, index: u32, attributes: &[u8]) -> io::Result<()> {
-    let up = libc::IFF_UP.to_ne_bytes();
-    // `struct ifinfomsg`: family and kind, index, flags, and those of them that change.
-    let message = [&[0; 4], &index.to_ne_bytes(), &up, &up, attributes].concat();
+/// Sets flags and attributes of an interface.
+fn set(kernel: &Netlink, index: u32, flags: libc::c_int, attributes: &[u8]) -> io::Result<()> {
+    let flags = flags.to_ne_bytes();
+    // `struct ifinfomsg`: family and kind, index, flags, and the mask of those that change.
+    let message = [&[0; 4], &index.to_ne_bytes(), &flags, &flags, attributes].concat();
     kernel.change(libc::RTM_SETLINK, 0, &message)
 }
 
@@ -91,8 +93,13 @@ fn add_address(
 ) -> io::Result<()> {
     // `struct ifaddrmsg`: family, bits, flags, scope, index.
     let head = [family as u8, bits, 0, 0];
-    let attributes = [libc::IFA_LOCAL, libc::IFA_ADDRESS].map(|kind| attribute(kind, address));
-    let message = [&head, &index.to_ne_bytes()[..], &attributes.concat()].concat();
+    let kinds = [libc::IFA_LOCAL, libc::IFA_ADDRESS];
+    let mut attributes = kinds.map(|kind| attribute(kind, address)).concat();
+    // The kernel derives none by itself.
+    if let &[a, b, _, _] = address {
+        attributes.extend(attribute(libc::IFA_BROADCAST, &[a, b, 255, 255]));
+    }
+    let message = [&head, &index.to_ne_bytes()[..], &attributes].concat();
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     kernel.change(libc::RTM_NEWADDR, flags, &message)
 }

@@ -295,13 +295,14 @@ mod tests {
     /// In a process of its own, because the limit is the process's.
     #[test]
     fn a_child_that_cannot_be_served_finds_its_link_closed() {
-        const IN_CHILD: &str = "ROCE_TEST_WITHOUT_DESCRIPTORS";
+        const IN_CHILD: &str = "TEST_WITHOUT_DESCRIPTORS";
         if std::env::var_os(IN_CHILD).is_none() {
             let name = "children::tests::a_child_that_cannot_be_served_finds_its_link_closed";
             let mut own = Command::new(std::env::current_exe().expect("this program"));
             let run = own.args(["--exact", name]).env(IN_CHILD, "1").output();
             let run = run.expect("a process");
-            assert!(run.status.success(), "{run:?}");
+            let said = String::from_utf8_lossy(&run.stdout);
+            assert!(run.status.success() && said.contains("1 passed"), "{run:?}");
             return;
         }
         let [of_parent, of_child] = link::control_pair().expect("a pair");

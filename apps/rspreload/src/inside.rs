@@ -1,5 +1,5 @@
-//! Marks threads while they run librdmacm, and those that it starts. Descriptors that they create are the library's, and their
-//! calls go to the kernel.
+//! Marks threads while they run librdmacm, and those that it starts. Descriptors that they create are
+//! the library's, and their calls go to the kernel.
 
 use crate::real::{self, Start};
 use libc::c_ulong;

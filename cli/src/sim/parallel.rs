@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) fn run_all(count: u64, jobs: Option<NonZero<usize>>, run: impl Fn(u64) + Sync) {
     let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
     let jobs = jobs.map_or_else(processors, NonZero::get);
+    let jobs = jobs.min(usize::try_from(count).unwrap_or(usize::MAX));
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..jobs {

@@ -59,9 +59,11 @@ impl Netlink {
         let mut buffer = vec![0; BUFFER_BYTES];
         let len = self.receive(&mut buffer)?;
         let message = first_message(&buffer[..len]).ok_or(io::ErrorKind::InvalidData)?;
+        let kind = kind_of(message).map(libc::c_int::from);
         match u32_at(message, HEADER_BYTES) {
-            Some(0) => Ok(()),
-            _ => Err(error_in(message)),
+            Some(0) if kind == Some(libc::NLMSG_ERROR) => Ok(()),
+            Some(_) if kind == Some(libc::NLMSG_ERROR) => Err(error_in(message)),
+            _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 

@@ -2,6 +2,10 @@
 
 use crate::running::{Ran, Shared, User, run};
 use roce_tests::programs::{compiled_by_or_skip, is_installed_or_skip};
+use std::sync::{Mutex, PoisonError};
+
+/// Each test has more spinning ranks than a small machine has processors, so they run one by one.
+static RUNNING: Mutex<()> = Mutex::new(());
 
 const PROGRAM: &str = "tests/tests/programs/scripts/mpi.c";
 
@@ -18,6 +22,7 @@ fn all_sums(user: User, hosts: &str, options: &[&str]) -> Option<Ran> {
         program.path()
     );
     let network = ["--hosts", hosts, "--rate", "200M"];
+    let _alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     run(user, &[&network, options].concat(), &script)
 }
 

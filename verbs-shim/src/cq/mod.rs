@@ -64,7 +64,7 @@ impl Cq {
     }
 }
 
-fn capacity(cqe: c_int) -> Result<usize, Errno> {
+fn capacity(cqe: i64) -> Result<usize, Errno> {
     match usize::try_from(cqe) {
         Ok(cqe @ 1..=MAX_CQE) => Ok(cqe),
         _ => Err(with_reason(Errno::EINVAL, || {
@@ -99,7 +99,7 @@ pub(crate) extern "C" fn create_cq(
             comp_vector: comp_vector.cast_unsigned(),
             ..Zero::zeroed()
         };
-        create(context, &attr)
+        create(context, &attr, cqe.into())
     })
 }
 
@@ -120,11 +120,18 @@ pub(crate) extern "C" fn create_cq_ex(
 ) -> *mut IbvCqEx {
     guard::pointer("ibv_create_cq_ex", || {
         // The C structure of every CQ is an `ibv_cq_ex`.
-        create(context, &attr.read_grown()?).map(<*mut IbvCq>::cast)
+        let attr = attr.read_grown()?;
+        create(context, &attr, attr.cqe.into()).map(<*mut IbvCq>::cast)
     })
 }
 
-fn create(context: Handle<IbvContext>, attr: &IbvCqInitAttrEx) -> Result<*mut IbvCq, Errno> {
+/// Creates a CQ. Instead of the number of entries in `attr`, `cqe` counts, which is signed or not as
+/// C has it.
+fn create(
+    context: Handle<IbvContext>,
+    attr: &IbvCqInitAttrEx,
+    cqe: i64,
+) -> Result<*mut IbvCq, Errno> {
     check_vector(attr.comp_vector)?;
     let has = |bit| attr.comp_mask & bit != 0;
     let known = CQ_INIT_ATTR_MASK_FLAGS | CQ_INIT_ATTR_MASK_PD;
@@ -138,7 +145,6 @@ fn create(context: Handle<IbvContext>, attr: &IbvCqInitAttrEx) -> Result<*mut Ib
     check_bits("flags", flags, CREATE_CQ_ATTR_SINGLE_THREADED, refused)?;
     check_bits("wc_flags", attr.wc_flags, SUPPORTED_WC_FLAGS, refused)?;
     let state = Arc::clone(&context.get()?.state);
-    let cqe = attr.cqe.cast_signed();
     let capacity = capacity(cqe)?;
     let channel = attr.channel.opt()?;
     let mut domain = None;
@@ -163,7 +169,7 @@ fn create(context: Handle<IbvContext>, attr: &IbvCqInitAttrEx) -> Result<*mut Ib
         channel: attr.channel,
         cq_context: attr.cq_context,
         handle: 0,
-        cqe,
+        cqe: int(capacity),
         mutex: libc::PTHREAD_MUTEX_INITIALIZER,
         cond: libc::PTHREAD_COND_INITIALIZER,
         comp_events_completed: 0,
@@ -190,7 +196,7 @@ fn create(context: Handle<IbvContext>, attr: &IbvCqInitAttrEx) -> Result<*mut Ib
 pub(crate) extern "C" fn resize_cq(cq: Handle<IbvCq>, cqe: c_int) -> c_int {
     guard::errno("ibv_resize_cq", || {
         let cq = cq.get()?;
-        cq.queue.resize(capacity(cqe)?).or_errno()?;
+        cq.queue.resize(capacity(cqe.into())?).or_errno()?;
         cq.c.set(|c| c.base.cqe = cqe);
         Ok(())
     })

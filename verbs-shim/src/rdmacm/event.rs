@@ -42,7 +42,7 @@ pub(super) enum EventData {
     Datagram(RdmaUdParam),
 }
 
-// SAFETY: its only pointer is the program's context, which this library does not follow.
+// SAFETY: its pointers are NULL or the program's context, which this library does not follow.
 unsafe impl Send for EventData {}
 
 /// An event that C has and has not acknowledged yet.

@@ -106,7 +106,7 @@ impl Table {
     /// The channel of an ID that the program gives this one: a new one, if it is NULL.
     ///
     /// # Errors
-    /// `EINVAL` if there is none at the address, or if the system is out of descriptors.
+    /// `EINVAL` if there is none at the address; the system's error if it has no descriptor left.
     pub(super) fn channel_or_new(
         &self,
         part: *const RdmaEventChannel,

@@ -96,7 +96,9 @@ fn totals(memory: &Memory) -> Totals {
     let page = memory.page();
     let mut traffic = [0_u64; 3];
     let open = page.slots.iter().map(|slot| &slot.traffic);
-    for counts in open.chain([&page.traffic]) {
+    // The closed devices come first: a device that closes meanwhile may be missing, but does not
+    // count twice.
+    for counts in [&page.traffic].into_iter().chain(open) {
         for (total, count) in traffic.iter_mut().zip(counts) {
             *total = total.wrapping_add(count.load(Relaxed));
         }

@@ -78,7 +78,8 @@ fn linked(context: &Context<'_>, shown: &str, path: &Path) -> Vec<Finding> {
     };
     let what = machine.display_path(path);
     if !image.is_native {
-        let what = format!("{what} is for another processor than this stack's library");
+        let what =
+            format!("{what} is for another processor or word size than this stack's library");
         return vec![Finding::failure(shown, what)];
     }
     if image.interpreter.is_none() && image.needed.is_empty() {

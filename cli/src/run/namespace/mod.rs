@@ -61,8 +61,10 @@ impl fmt::Display for Entered {
 pub(crate) fn enter(device_files: &DeviceFiles, library: &Library) -> Result<Entered, Error> {
     let mount_denied = match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => None,
-        Err(error @ Errno::EPERM) => Some(Error::system("a mount namespace", error)),
-        Err(error) => return Err(Error::system("a mount namespace", error)),
+        Err(error @ Errno::EPERM) => {
+            Some(Error::system("a mount namespace", io::Error::from(error)))
+        }
+        Err(error) => return Err(Error::system("a mount namespace", io::Error::from(error))),
     };
     let dev = match mount_denied {
         None => show(device_files, Some(library), false)?,
@@ -84,7 +86,7 @@ pub(crate) fn enter_as_user(
 ) -> Result<Result<&'static str, Error>, Error> {
     let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
-        .map_err(|error| Error::system("a user namespace", error))?;
+        .map_err(|error| Error::system("a user namespace", io::Error::from(error)))?;
     map_ids(user.as_raw(), group.as_raw())
         .map_err(|error| Error::system("the user in a user namespace", error))?;
     show(device_files, library, true)
@@ -121,7 +123,7 @@ fn show(
         MsFlags::MS_REC | MsFlags::MS_SLAVE,
         None::<&Path>,
     )
-    .map_err(|error| Error::system("make mounts private", error))?;
+    .map_err(|error| Error::system("make mounts private", io::Error::from(error)))?;
     // Any user that the program switches to can read the files.
     let before = umask(Mode::from_bits_truncate(0o022));
     let shown = show_class(device_files, library).map(|()| dev::show(device_files, as_user));
