@@ -190,7 +190,7 @@ pub(super) fn to_evict(peers: &[IpAddr], limit: usize) -> Option<usize> {
         .max_by_key(|&index| places_of(&peers[index]))
 }
 
-/// What a target has and has done.
+/// A target's state and counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Connections that exist, with those that are being made.

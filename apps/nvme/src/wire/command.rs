@@ -113,7 +113,7 @@ pub const RESPONSE_LEN: usize = 16;
 /// The response to a command (Base, 3.3.3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Response {
-    /// What the command returns, in the first 8 bytes. Most commands return nothing.
+    /// The command's result, in the first 8 bytes. Most commands have none.
     pub result: u64,
     /// The target's head of the submission queue.
     pub sq_head: u16,

@@ -208,7 +208,7 @@ impl Layout {
     }
 }
 
-/// What a key of a flow's target grants now.
+/// The access that a key of a flow's target grants now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     pub(super) access: Access,

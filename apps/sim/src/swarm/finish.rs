@@ -1,5 +1,5 @@
-//! The checks at the end of a run, those of the causes of failures that NICs name included, and the
-//! removal of all objects.
+//! The checks at the end of a run, also of the causes that NICs name for failures, and the removal of
+//! all objects.
 
 use super::state::Run;
 use crate::fabric::HostId;

@@ -14,7 +14,7 @@ pub struct Outcome {
     pub fingerprint: u64,
     /// The virtual time of the run, in ns.
     pub virtual_ns: u64,
-    /// What happened in the run. The numbers of runs and their time are in a sum only.
+    /// The counts of the run. Only a sum has the number of runs and their time.
     pub counts: Summary,
 }
 

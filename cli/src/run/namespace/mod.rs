@@ -30,7 +30,7 @@ pub(crate) const LINKS: &str = "/sys/class/roce/lib";
 /// A namespace that this process has entered.
 #[derive(Debug)]
 pub(crate) struct Entered {
-    /// What shows the devices in `/dev`, or why there is only the system's `/dev/infiniband`.
+    /// The folder in `/dev` that shows the devices, or why only the system's `/dev/infiniband` does.
     pub(crate) dev: Result<&'static str, Error>,
     /// Why this process needs a user namespace to mount; `None` if it needs none.
     pub(crate) mount_denied: Option<Error>,
