@@ -132,8 +132,7 @@ impl AllInOne {
     fn originals(&self) -> io::Result<BTreeMap<String, String>> {
         let mut originals = BTreeMap::new();
         for edit in &self.edits {
-            let (name, _) = edit.file.split_once('/').unwrap_or_default();
-            for file in [format!("{name}/src/lib.rs"), edit.file.clone()] {
+            for file in [edit.crate_root(), edit.file.clone()] {
                 let text = self.copy.read(&file)?;
                 originals.insert(file, text);
             }

@@ -43,6 +43,12 @@ impl Edit {
         }
     }
 
+    /// The root file of the library that the file belongs to, relative to the project's folder.
+    pub fn crate_root(&self) -> String {
+        let (folder, _) = self.file.split_once("/src/").unwrap_or((&self.file, ""));
+        format!("{folder}/src/lib.rs")
+    }
+
     /// The edit of a `mutation` in the list.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The list matches the sources, and its page matches the list.
 
-use roce_mutations::{List, project_root};
+use roce_mutations::{Edit, List, project_root};
 
 #[test]
 fn every_mutation_applies_exactly_once() {
@@ -9,6 +9,17 @@ fn every_mutation_applies_exactly_once() {
     assert!(list.0.len() >= 60, "{} mutations", list.0.len());
     let problems = list.problems(&root);
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+#[test]
+fn every_mutation_is_in_a_library() {
+    let root = project_root();
+    let list = List::load(&root).unwrap_or_else(|error| panic!("{error}"));
+    for mutation in &list.0 {
+        let edit = Edit::of(mutation, &root).unwrap_or_else(|error| panic!("{error}"));
+        let library = edit.crate_root();
+        assert!(root.join(&library).is_file(), "{}: no {library}", edit.name);
+    }
 }
 
 #[test]
