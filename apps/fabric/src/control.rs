@@ -22,7 +22,7 @@ const MAX_BYTES: usize = 128 << 10;
 /// How long a program waits for the fabric to take note of it.
 const PATIENCE: TimeVal = TimeVal::new(2, 0);
 
-/// What a program asks for.
+/// A program's request.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -44,7 +44,7 @@ pub enum Request {
     State,
 }
 
-/// What the fabric answers.
+/// The fabric's answer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {

@@ -5,11 +5,11 @@ use std::fmt;
 use std::fs;
 use std::io;
 
-/// What a fabric needed, and why it did not get it.
+/// A failure to get what a fabric needs.
 pub struct FabricError {
     what: String,
     source: io::Error,
-    /// What the container needs in which this process runs.
+    /// The permissions that are missing to the container in which this process runs.
     advice: Option<String>,
 }
 

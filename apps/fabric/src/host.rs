@@ -49,7 +49,7 @@ pub(crate) struct Started {
     pub(crate) end: Receiver<ExitCode>,
 }
 
-/// What a host needs to know of the fabric.
+/// The fabric, as far as a host needs to know it.
 #[derive(Clone, Debug)]
 pub(crate) struct HostPlan {
     /// Its number, from 1.

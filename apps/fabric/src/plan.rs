@@ -24,7 +24,7 @@ pub struct ClusterPlan {
     /// Whether `ROCE_CC` fits each host's link, if the network marks packets. Otherwise, hosts have
     /// the value of the calling process.
     pub fit_congestion_control: bool,
-    /// What there is to say of a host beside its traffic. It is called in the namespaces of the host.
+    /// Further facts about a host, beside its traffic. The function is called in the namespaces of the host.
     pub look: fn() -> String,
 }
 

@@ -51,7 +51,7 @@ pub enum Error {
     Incompatible(String),
     /// The controller did not become ready, or did not shut down.
     NotReady {
-        /// What it did not do.
+        /// The step that failed.
         what: &'static str,
         /// How long the host waited.
         after: Duration,
@@ -60,7 +60,7 @@ pub enum Error {
     Lost {
         /// The queue's number.
         queue: u16,
-        /// What happened, and what it points to.
+        /// The event, and its likely cause.
         why: String,
     },
     /// The request to read or write is impossible.

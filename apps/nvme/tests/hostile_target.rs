@@ -10,7 +10,7 @@ use std::time::Duration;
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const NQN: &str = "nqn.2014-08.org.nvmexpress:hostile";
 
-/// What the target does with the first command.
+/// The target's reaction to the first command.
 type Answer = fn(&Connection, &MemoryRegion);
 
 /// The error of a host that connects to a target with this private data and this answer.

@@ -1,4 +1,4 @@
-//! What happens when the library is loaded.
+//! The steps when the library is loaded.
 
 use std::ffi::{c_char, c_int};
 

@@ -170,7 +170,7 @@ fn outcome(fd: RawFd) -> Result<usize, i32> {
     received.map_err(|error| error.errno() as i32)
 }
 
-/// What the program gets in the end, after the bytes that arrived before.
+/// The result that the program gets in the end, after the bytes that arrived before.
 fn end_of(fd: RawFd) -> Result<usize, i32> {
     loop {
         match outcome(fd) {

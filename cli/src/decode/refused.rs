@@ -236,7 +236,7 @@ mod tests {
         usual_pcap(&frames)
     }
 
-    /// What the last line says of the response.
+    /// The last line's words about the response.
     fn told(file: &[u8]) -> String {
         let (text, _) = print(file, &[]);
         let line = text.lines().rfind(|line| line.contains("Acknowledge"));

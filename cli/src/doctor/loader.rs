@@ -1,4 +1,4 @@
-//! What the dynamic loader would load for a program (ld.so(8)), and where it would find it.
+//! The files that the dynamic loader would load for a program (ld.so(8)), and where it would find them.
 
 use super::machine::Machine;
 use crate::elf::Image;

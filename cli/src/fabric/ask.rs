@@ -47,7 +47,7 @@ pub(super) struct DoArgs {
     #[command(flatten)]
     which: Which,
 
-    /// What changes, and how
+    /// The change: a link, a host or a switch, and its new state
     #[arg(value_name = "CHANGE", required = true, num_args = 1..)]
     words: Vec<String>,
 }

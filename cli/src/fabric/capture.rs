@@ -85,7 +85,7 @@ impl FrameCapture {
 }
 
 impl Watched {
-    /// What happened to a packet, unless it was sent as usual.
+    /// The fate of a packet, unless it was sent as usual.
     fn comment(&self, packet: &SeenPacket<'_>) -> Option<String> {
         let Self { from, to, .. } = self;
         let queued = packet.queued_bytes;

@@ -1,4 +1,4 @@
-//! What is seen of the network while programs run: for `roce fabric top`, for a report, and for a
+//! The view of the network while programs run: for `roce fabric top`, for a report, and for a
 //! capture.
 
 use super::arguments::WatchArgs;

@@ -66,7 +66,7 @@ fn is_loopback_down() -> bool {
     loopbacks.clone().next().is_some() && !loopbacks.any(|link| link.has(libc::IFF_UP))
 }
 
-/// What to do about a server that does not answer.
+/// Advice about a server that does not answer.
 fn no_answer(server: SocketAddr, error: &std::io::Error) -> Error {
     use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
     let host = server.ip();

@@ -1,4 +1,4 @@
-//! What the network did to the packets of one end, for users who test a switch's configuration.
+//! The network's effect on the packets of one end, for users who test a switch's configuration.
 
 use roce_verbs::Context;
 use roce_verbs::device::OpenError;

@@ -27,7 +27,7 @@ pub(super) struct Report {
     pub(super) rows: Vec<Row>,
     /// How often other threads have taken the processor from the measuring one.
     pub(super) preemptions: u64,
-    /// What happened to the packets of this end.
+    /// The fates of this end's packets.
     #[serde(flatten)]
     pub(super) network: Network,
 }

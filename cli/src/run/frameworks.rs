@@ -27,7 +27,7 @@ pub(crate) struct Setting {
     /// The variable's name.
     pub(crate) name: &'static str,
     pub(crate) value: Cow<'static, str>,
-    /// What happens without it.
+    /// The consequence of leaving it unset.
     pub(crate) without: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What is ready before a program starts: its path, the library, the environment, and the files of
+//! Everything that is prepared before a program starts: its path, the library, the environment, and the files of
 //! its devices.
 
 use super::RunArgs;

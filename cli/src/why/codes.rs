@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 pub(super) struct Meaning {
     why_code: u32,
-    /// What reports it, in C: completion statuses or an asynchronous event.
+    /// The completion statuses or the asynchronous event that report it, by their names in C.
     reported_by: &'static str,
     meaning: String,
     advice: Vec<&'static str>,

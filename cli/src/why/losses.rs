@@ -1,4 +1,4 @@
-//! What went nowhere without a QP failing: packets of unreliable services, packets that did not leave this
+//! Losses without a failed QP: packets of unreliable services, packets that did not leave this
 //! host, and requests that still waited at the end.
 
 use crate::top::plain;
@@ -17,15 +17,15 @@ pub(super) struct Loss {
     /// `None` if it concerns no device in particular.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
-    /// What was lost, with the count; `None` if it is not lost yet.
+    /// The loss, with its count; `None` if nothing is lost yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<String>,
-    /// What had not completed or happened when the program ended, and why.
+    /// Requests and events that were pending when the program ended, and the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits: Option<String>,
     /// The likely cause; `None` if `lost` names it.
     likely: Option<Cow<'static, str>>,
-    /// What to do.
+    /// The advice.
     advice: Cow<'static, str>,
 }
 
@@ -77,7 +77,7 @@ impl Loss {
         losses
     }
 
-    /// What a process waits for. The texts are that process's.
+    /// The waits of a process. The texts are that process's.
     pub(super) fn of_wait(process_id: u32, wait: &WaitSnapshot) -> Self {
         Self {
             process_id,

@@ -26,7 +26,7 @@ const GENERATIONS: usize = 32;
 pub(super) struct Seen {
     /// The devices, by process and context.
     pub(super) devices: BTreeMap<(u32, u64), DeviceSnapshot>,
-    /// What each process waits for.
+    /// The events and answers that each process waits for.
     pub(super) waits: BTreeMap<u32, Vec<WaitSnapshot>>,
 }
 

@@ -223,7 +223,7 @@ fn a_program_that_opens_no_device_says_so() {
     }
 }
 
-/// Who lists the devices has found them, and has no need of a cause.
+/// A program that only lists devices succeeds, so no cause is reported.
 #[test]
 fn a_program_that_lists_devices_has_not_failed() {
     let test = "a_program_that_lists_devices_has_not_failed";

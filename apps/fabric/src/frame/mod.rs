@@ -67,7 +67,7 @@ fn destination(mac: &[u8; 6]) -> Option<IpAddr> {
     }
 }
 
-/// What is known of an IP header.
+/// The fields of an IP header that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IpHeader {
     traffic_class: u8,
@@ -77,8 +77,8 @@ struct IpHeader {
 }
 
 impl IpHeader {
-    /// What tells flows between two hosts apart: the source port for packets of RoCE, so that a
-    /// flow is the same as in a simulation, and both ports for others.
+    /// The ports, as part of the flow's hash: the source port alone for packets of RoCE, so that a flow is the same as in a
+    /// simulation, and both ports for others.
     fn ports(self, frame: &[u8]) -> u16 {
         let at = match (self.protocol, self.payload) {
             (TCP | UDP, Some(at)) => at,

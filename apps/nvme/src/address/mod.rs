@@ -23,7 +23,7 @@ pub struct Address {
 pub enum AddressError {
     /// It does not begin with `nvme://`.
     Scheme(String),
-    /// What follows is no IP address, with or without a port.
+    /// The rest is no IP address, with or without a port.
     Socket(String),
     /// The last part is no name.
     Name(NqnError),

@@ -30,7 +30,7 @@ pub(super) struct BenchArgs {
     #[command(flatten)]
     disk: DiskArgs,
 
-    /// What to do
+    /// The workload
     #[arg(long, value_enum, default_value_t = Mode::Randread)]
     mode: Mode,
 
@@ -51,7 +51,7 @@ pub(super) struct BenchArgs {
     json: bool,
 }
 
-/// What a benchmark does.
+/// A benchmark's workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
     /// Reads one block behind the other
@@ -140,7 +140,7 @@ pub(super) fn run(args: &BenchArgs) -> Outcome {
     Ok(output::print_line(text)?)
 }
 
-/// What each queue does.
+/// The work of one queue.
 struct Plan {
     mode: Mode,
     /// How many places there are.

@@ -15,7 +15,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use roce_trust::output;
 use std::process::ExitCode;
 
-/// What a subcommand returns: the exit code if nothing went wrong, or an error to print.
+/// The result of a subcommand: the exit code if nothing went wrong, or an error to print.
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// Disks over NVMe and RDMA, without the kernel

@@ -76,7 +76,7 @@ impl Host {
         })
     }
 
-    /// What the controller says of itself.
+    /// The controller's own description.
     pub fn controller(&self) -> &Controller {
         &self.controller
     }

@@ -37,7 +37,7 @@ pub struct Tag(u64);
 /// A read, write or flush that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// What the call that posted it returned.
+    /// The result of the call that posted it.
     pub tag: Tag,
     /// The operation: "read", "write" or "flush".
     pub operation: &'static str,

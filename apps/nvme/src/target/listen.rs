@@ -68,7 +68,7 @@ impl Target {
         &self.address
     }
 
-    /// What the target has and has done.
+    /// The state and the counts of the target.
     pub fn snapshot(&self) -> Snapshot {
         self.shared.snapshot()
     }

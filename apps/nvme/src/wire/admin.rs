@@ -58,7 +58,7 @@ impl Identify {
     }
 }
 
-/// What a command of the admin queue asks for.
+/// A command of the admin queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A structure of 4096 bytes.

@@ -27,7 +27,7 @@ pub enum Family {
     Other(u8),
 }
 
-/// What an entry leads to.
+/// The kind of subsystem that an entry leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubsystemType {
     /// Another discovery service.
@@ -47,7 +47,7 @@ pub struct DiscoveryEntry {
     pub is_rdma: bool,
     /// The kind of its address.
     pub family: Family,
-    /// What it leads to.
+    /// The kind of subsystem that it leads to.
     pub kind: SubsystemType,
     /// The number of the subsystem's port.
     pub port_id: u16,

@@ -7,7 +7,7 @@ const PROPERTY_SET: u8 = 0x00;
 const CONNECT: u8 = 0x01;
 const PROPERTY_GET: u8 = 0x04;
 
-/// What a Fabrics command asks for.
+/// A Fabrics command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Makes a connection a queue of a controller. The data are a [`ConnectData`].

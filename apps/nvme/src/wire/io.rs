@@ -21,7 +21,7 @@ pub struct Blocks {
     pub count: u32,
 }
 
-/// What a command of an I/O queue asks for.
+/// A command of an I/O queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Makes all earlier writes to the namespace durable.

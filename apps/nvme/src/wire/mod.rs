@@ -1,4 +1,4 @@
-//! What travels between a host and a target: command capsules, responses, the data of Fabrics
+//! The messages between a host and a target: command capsules, responses, the data of Fabrics
 //! commands, identify structures, log pages, and the private data of connections.
 //!
 //! All numbers on the wire are little-endian. Section numbers are those of the NVM Express Base

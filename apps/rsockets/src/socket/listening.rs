@@ -471,7 +471,7 @@ mod tests {
         let (after, _endpoint) = ask(at);
         let refused = established(after, &socket).err();
         assert_eq!(refused, Some(Errno::EPROTONOSUPPORT));
-        // What it has agreed to can be accepted.
+        // The connections that it has agreed to can be accepted.
         let _connection = established(before, &socket).expect("agreed");
         let over = loop {
             match socket.accept().map_err(|error| error.errno()) {

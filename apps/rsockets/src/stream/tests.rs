@@ -40,7 +40,7 @@ struct Pair {
     next_offered: usize,
     next_read: usize,
     travelling: VecDeque<Written>,
-    /// What the receiver's program must get.
+    /// The bytes that the receiver's program must get.
     expected: VecDeque<u8>,
     sent: usize,
 }

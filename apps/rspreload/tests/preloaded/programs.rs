@@ -114,7 +114,7 @@ fn python_serves_files_to_curl() {
     assert!(counts.received >= expected.len() as u64, "{counts:?}");
 }
 
-/// What a plain TCP client gets from an HTTP server.
+/// The answer of an HTTP server to a plain TCP client.
 fn get_by_tcp(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
     let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

@@ -47,7 +47,7 @@ fn folder() -> &'static Path {
     made.path()
 }
 
-/// What passed through the rsockets of the processes of a test.
+/// The traffic of the rsockets of a test's processes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) connects: u64,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fmt;
 
-/// What happened to a packet at one direction of a cable.
+/// The fate of a packet at one direction of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// The node began to send it.

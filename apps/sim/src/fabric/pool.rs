@@ -17,7 +17,7 @@ impl PacketId {
     }
 }
 
-/// What remains of the shortest Ethernet frame, of 60 bytes without its check sequence, behind the
+/// The rest of the shortest Ethernet frame, of 60 bytes without its check sequence, behind the
 /// headers of Ethernet, IPv4 and UDP.
 const SHORTEST_FRAME: usize = 60 - 42;
 

@@ -21,7 +21,7 @@ pub struct SeenPacket<'a> {
     pub cable: CableId,
     /// The node that sends in this direction.
     pub from: NodeId,
-    /// What happened to it.
+    /// Its fate.
     pub fate: Fate,
     /// The length of the port's queue in bytes, which the packet is not part of: when it was
     /// marked, for a marked packet, or now.

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::Range;
 
-/// What is wrong with a description or a change, and what would be right.
+/// An error in a description or a change, with the correct form.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NetworkError {
     /// The line of the description, counted from 1. `None` if it is a single text.

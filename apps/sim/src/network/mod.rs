@@ -61,7 +61,7 @@
 //!
 //! [`Network::slower`] divides all rates and multiplies all times by the same factor.
 //!
-//! What happens to a link, a host or a switch, in an event and in [`Network::change`]:
+//! Changes of a link, a host or a switch, in an event and in [`Network::change`]:
 //!
 //! | text | what happens |
 //! |---|---|
@@ -118,7 +118,7 @@ pub struct Network {
     pub switches: Vec<Switch>,
     /// The links.
     pub links: Vec<Link>,
-    /// What happens, in order of time.
+    /// The events, in order of time.
     pub events: Vec<Event>,
     /// How much slower it is than described.
     slowdown: Slowdown,
@@ -177,7 +177,7 @@ pub struct Link {
 pub struct Event {
     /// The time since the start.
     pub at: Duration,
-    /// What happens.
+    /// The change.
     pub change: Change,
 }
 
@@ -207,7 +207,7 @@ pub enum LinkChange {
     FaultsFrom(NodeId, FaultSpec),
 }
 
-/// What happens to a host's programs.
+/// A change of a host's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostChange {
     /// They stop.

@@ -1,4 +1,4 @@
-//! What a description says about links and switches, and the values that it leaves out.
+//! The options of links and switches in a description, and the defaults of missing ones.
 
 use super::units::{Bytes, Faults, Percent, Rate, Time};
 use super::{Link, NetworkError, Switch};
@@ -18,7 +18,7 @@ pub(super) const DEFAULT_LINK: LinkSpec = LinkSpec {
 /// A packet with 256 bytes of data and all headers is shorter.
 const SMALLEST_PACKET: usize = 512;
 
-/// What is said about a link.
+/// The options of a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkOptions {
     pub(super) rate: Option<Rate>,
@@ -29,7 +29,7 @@ pub(super) struct LinkOptions {
     pub(super) faults: Option<Faults>,
 }
 
-/// What is said about a switch.
+/// The options of a switch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SwitchOptions {
     pub(super) ecn: Option<Ecn>,

@@ -12,7 +12,7 @@ const MAX_BYTES: f64 = (1u64 << 30) as f64;
 /// A rate in bits per second, such as `200M`.
 ///
 /// # Errors
-/// What it should be, if it is none.
+/// The expected form, if it has another.
 pub fn rate(text: &str) -> Result<u64, String> {
     match scaled(text, 1000.0) {
         Some(rate) if (1.0..=MAX_RATE).contains(&rate) => Ok(rate as u64),
@@ -38,7 +38,7 @@ pub(super) fn rate_text(rate: u64) -> String {
 /// A number of bytes, such as `256K`.
 ///
 /// # Errors
-/// What it should be, if it is none.
+/// The expected form, if it has another.
 pub fn bytes(text: &str) -> Result<usize, String> {
     match scaled(text, 1024.0) {
         Some(bytes) if (0.0..=MAX_BYTES).contains(&bytes) => Ok(bytes as usize),
@@ -51,7 +51,7 @@ pub fn bytes(text: &str) -> Result<usize, String> {
 /// A whole percentage, such as `10%`.
 ///
 /// # Errors
-/// What it should be, if it is none.
+/// The expected form, if it has another.
 pub fn percent(text: &str) -> Result<u8, String> {
     let number = text.strip_suffix('%').and_then(|n| n.parse().ok());
     number
@@ -62,7 +62,7 @@ pub fn percent(text: &str) -> Result<u8, String> {
 /// A time, such as `10us`.
 ///
 /// # Errors
-/// What it should be, if it is none.
+/// The expected form, if it has another.
 pub fn time(text: &str) -> Result<Duration, String> {
     let time = text.parse().map(|DurationText(time)| time);
     time.map_err(|_| {
@@ -73,7 +73,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
 /// Faults, such as `loss=1%,dup=0.1%`.
 ///
 /// # Errors
-/// What it should be, if it is none.
+/// The expected form, if it has another.
 pub fn faults(text: &str) -> Result<FaultSpec, String> {
     match text.parse::<FaultSpec>() {
         Ok(FaultSpec { seed: Some(_), .. }) => Err(format!(

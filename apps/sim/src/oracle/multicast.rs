@@ -176,7 +176,7 @@ impl Multicast {
 }
 
 impl Oracle {
-    /// What may happen to datagrams to groups.
+    /// The permitted fates of datagrams to groups.
     pub fn multicast_causes(&mut self, causes: Causes) {
         self.multicast.causes = causes;
     }

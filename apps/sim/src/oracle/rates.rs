@@ -109,7 +109,7 @@ pub struct CongestionCounts {
     pub cnps_received: u64,
 }
 
-/// What a QP may count.
+/// The counts that a QP may have.
 #[derive(Clone, Copy, Debug)]
 pub struct CongestionLimits {
     /// Whether a switch has marked any packet.
@@ -180,7 +180,7 @@ impl Oracle {
     }
 }
 
-/// What is wrong with the counts of one QP.
+/// The violations in the counts of one QP.
 fn wrong_counts(
     counts: CongestionCounts,
     limits: &CongestionLimits,

@@ -7,7 +7,7 @@ use super::request::Effect;
 use super::{Area, Oracle, Verdict, Violation, about};
 use roce_stack::{Access, WcStatus};
 
-/// What the key of a target grants after a change.
+/// The access that a target's key grants after a change.
 #[derive(Debug)]
 pub struct Reregistration {
     /// The rights of the peer; none if the region is in another protection domain.

@@ -8,7 +8,7 @@ pub const SLOT: usize = 64;
 pub const WORD: usize = 8;
 const WORDS: usize = SLOT / WORD;
 
-/// What was written to durable memory and acknowledged, from its latest start on.
+/// The bytes that were written to durable memory and acknowledged, since its latest start.
 ///
 /// The memory consists of slots. Each WRITE has a number of its own, above those of earlier ones,
 /// and fills its slots with it. ATOMIC WRITEs write the first word of slot 0, and nothing else does.

@@ -36,7 +36,7 @@ pub struct Outcome {
     pub acknowledged: u64,
     /// FLUSHes to persistence whose memory was not durable when the power failed.
     pub under_way: u64,
-    /// What was wrong after a power cut.
+    /// The violations after a power cut.
     pub violation: Option<String>,
 }
 

@@ -4,7 +4,7 @@ use super::curve::Add;
 use crate::fabric::{Drops, Meter};
 use roce_stack::{Duration, Instant};
 
-/// What a port did: in total, or in an interval.
+/// A port's counts, in total or in an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PortTotals {
     /// The time that they cover.

@@ -20,7 +20,7 @@ const SERVICE: ServiceId = ServiceId(0x0123_4567_89ab);
 /// How long a host that is paused waits before it looks again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// What an agent says of a connection: the private data of each message is its pair.
+/// An agent's side of a connection: the private data of each message is its pair.
 fn name_of(private: &[u8]) -> Option<usize> {
     let bytes: [u8; 4] = private.get(..4)?.try_into().ok()?;
     Some(u32::from_be_bytes(bytes) as usize)

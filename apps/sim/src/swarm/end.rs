@@ -69,7 +69,7 @@ pub(super) struct FlowMemory {
     pub(super) inbox_at: Vec<(usize, usize)>,
     /// Whether out, target and inbox are still registered.
     pub(super) registered: [bool; 3],
-    /// What the key of the target grants.
+    /// The access that the target's key grants.
     pub(super) grant: Grant,
 }
 

@@ -31,7 +31,7 @@ pub struct Summary {
     pub receives: u64,
     /// Completions by status.
     pub completions: BTreeMap<&'static str, u64>,
-    /// What happened to packets.
+    /// The fates of packets.
     pub packets: Counters,
     /// Packets that NICs retransmitted.
     pub retransmitted: u64,

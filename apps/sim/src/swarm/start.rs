@@ -174,7 +174,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the network may do to packets that it does not lose.
+    /// The faults of the network apart from loss.
     pub(super) fn causes_of_packets(&self) -> Causes {
         let occurs = |chance: fn(&FaultSpec) -> Chance| {
             self.plan.faults.iter().any(|fault| match &fault.what {

@@ -166,7 +166,7 @@ fn topology(page: &mut String, report: &Report<'_>) {
     table(page, &["cables", "Gb/s", "delay", "queue kB"], &rows);
 }
 
-/// What changed in the network, at times since the recorder began.
+/// The network's changes, at times since the recorder began.
 fn changes(page: &mut String, report: &Report<'_>, events: &[(Duration, String)]) {
     if events.is_empty() {
         return;

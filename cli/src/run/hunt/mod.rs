@@ -214,7 +214,7 @@ impl Hunt<'_> {
         Ok((self.reported(run, "", what), code))
     }
 
-    /// What the test does, from a run with faults that change nothing and are reported.
+    /// The test's calls and completions, from a run with faults that change nothing and are reported.
     fn scout(&self, limit: Duration) -> Result<Scouted, Error> {
         let tally = tally()?;
         let reporting = ("ROCE_FAULTS", scout::reporting().to_string().into());

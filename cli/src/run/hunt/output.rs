@@ -55,7 +55,7 @@ impl Output {
         }
     }
 
-    /// What was kept, as text.
+    /// The kept files, as text.
     pub(super) fn text(self) -> String {
         String::from_utf8_lossy(&Vec::from(self.kept)).into_owned()
     }

@@ -1,4 +1,4 @@
-//! What a test does, so that the faults drawn for it are about calls and completions that it has.
+//! Observes a test, so that the faults drawn for it are about calls and completions that it has.
 
 use roce_verbs::faults::{
     Call, CallFault, CompletionFault, Faults, Injection, Operation, Target, When,

@@ -65,7 +65,7 @@ pub(super) const SCENES: &[Scene] = &[
         about: "`ucx_perftest` while somebody switches off the client's interface. UCX waits for its retries, prints a \
                 backtrace, and aborts. The message names neither the interface nor the peer's program. With UCX's flow \
                 control on, a client that waits for the server's credits when the link goes down has nothing to \
-                retry, and waits for ever.",
+                retry, and hangs.",
         run: Two {
             server: "UCX_TLS=rc_v,ud_v,self UCX_NET_DEVICES=roce_v1:1 UCX_RC_TIMEOUT=50ms roce why ucx_perftest",
             client: "UCX_TLS=rc_v,ud_v,self UCX_NET_DEVICES=roce_v0:1 UCX_RC_TIMEOUT=50ms UCX_RC_FC_ENABLE=n \
@@ -82,7 +82,7 @@ pub(super) const SCENES: &[Scene] = &[
                 "evidence  the interface v0 is down\n",
             ],
         },
-        mend: "the interface. UCX cannot go on by itself: applications that must survive this need an error handler \
+        mend: "the interface. UCX cannot recover by itself: applications that must survive this need an error handler \
                of the endpoint (`UCP_ERR_HANDLING_MODE_PEER`), and connect again. Open MPI's ranks end with the same \
                backtrace and the same report; `mpirun` can't reach the other host to end the other rank, and waits. MPI \
                does not survive the loss of a rank: start the job again.",

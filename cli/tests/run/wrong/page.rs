@@ -69,7 +69,7 @@ fn section(page: &mut String, scene: &Scene, told: &Told) {
             let _ = write!(page, "\nThe report of the {end}:\n\n```text\n{report}```\n");
         }
     }
-    let mend = wrapped(&format!("**What to change**: {}", scene.mend));
+    let mend = wrapped(&format!("**Fix**: {}", scene.mend));
     let _ = write!(page, "\n{mend}\n");
 }
 

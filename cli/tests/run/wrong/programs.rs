@@ -177,7 +177,7 @@ pub(super) const SCENES: &[Scene] = &[
     Scene {
         title: "A receive queue that is too short: fio",
         about: "The server's `iodepth` is smaller than the client's. fio's `verb=send` asks for no retries, and fio \
-                goes on after the error: the report comes two seconds later.",
+                continues after the error: the report comes two seconds later.",
         run: Two {
             server: "roce why fio --name=server --ioengine=rdma --port=4470 --rw=read --bs=4k --size=8m --iodepth=4",
             client: "roce why fio --name=client --ioengine=rdma --hostname=10.9.0.2 --port=4470 --verb=send --rw=write \

@@ -119,7 +119,7 @@ impl Journal {
         }
     }
 
-    /// What is not known to be durable, by namespace and address.
+    /// The writes that are not known to be durable, by namespace and address.
     pub(super) fn not_durable(&self) -> Vec<Extent> {
         let mut known: BTreeMap<(u32, Reason), Ranges> = BTreeMap::new();
         for (&namespace, epochs) in &self.unflushed {

@@ -42,7 +42,7 @@ const FATAL: ControllerStatus = ControllerStatus(2);
 const OTHER_SETTINGS: u32 = 0x00ff_3ff0;
 
 impl Session {
-    /// What to do with a command, which may be one of Fabrics.
+    /// The action for a command, which may be a Fabrics command.
     pub(super) fn admin(
         &self,
         controller: &Controller,

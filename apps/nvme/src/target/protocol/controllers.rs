@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The highest number of a controller (Base, 6.3: those from 0xfff0 on are reserved).
 const LAST: u16 = 0xffef;
 
-/// What a target offers, and the controllers that it has.
+/// A target's offer, and its controllers.
 #[derive(Debug)]
 pub struct Controllers {
     pub(super) offer: Offer,
@@ -36,7 +36,7 @@ pub(super) struct Controller {
     state: Mutex<State>,
 }
 
-/// What changes in a controller.
+/// A change of a controller.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) configuration: Configuration,

@@ -10,7 +10,7 @@ use crate::wire::{Command, Sgl, Status};
 const ALL_NAMESPACES: u32 = 0xffff_ffff;
 
 impl Session {
-    /// What to do with a command whose capsule has `data_len` bytes of data.
+    /// The action for a command whose capsule has `data_len` bytes of data.
     pub(super) fn io(&self, command: &Command, data_len: usize) -> Decision {
         match Request::parse(command)? {
             Request::Flush { namespace } => self.flush(namespace),

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The length of a block in bytes, as a power of two.
 const BLOCK_SHIFT: u8 = 9;
 
-/// What a target offers to hosts: one subsystem at one address.
+/// A target's offer to hosts: one subsystem at one address.
 #[derive(Clone, Debug)]
 pub struct Offer {
     /// The subsystem's name.

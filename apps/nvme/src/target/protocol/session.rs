@@ -13,7 +13,7 @@ const FUSED: u8 = 3;
 const DATA_POINTER: u8 = 0xc0;
 const BY_SGL: u8 = 0x40;
 
-/// What a session does with a command: an action, or else the answer that refuses it.
+/// A session's reaction to a command: an action, or else the answer that refuses it.
 pub(super) type Decision = Result<Action, Answer>;
 
 /// A queue of a connection: the commands of its host go in, and what is to be done comes out.
@@ -89,7 +89,7 @@ impl Session {
         !matches!(self.role, Role::New)
     }
 
-    /// What to do with the command of a capsule.
+    /// The action for the command of a capsule.
     ///
     /// # Errors
     /// If the connection is over: the host has broken the protocol, or its controller has ended.
@@ -111,7 +111,7 @@ impl Session {
         })
     }
 
-    /// What to do with the command for which [`Action::Fetch`] asked for `data`.
+    /// The action for the command for which [`Action::Fetch`] asked for `data`.
     pub fn fetched(&mut self, data: &[u8], now: Instant) -> Action {
         let decision = match self.connecting.take() {
             Some(connect) => self.connect(&connect, data, now),

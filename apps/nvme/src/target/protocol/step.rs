@@ -12,11 +12,11 @@ pub struct Step {
     pub command: u16,
     /// The key that the response invalidates at the host.
     pub invalidate: Option<u32>,
-    /// What to do.
+    /// The action.
     pub action: Action,
 }
 
-/// What to do with a command.
+/// The treatment of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Answer it.
@@ -75,7 +75,7 @@ pub enum Data {
 /// The answer to a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// What the command returns.
+    /// The command's result.
     pub result: u64,
     /// Its status.
     pub status: Status,

@@ -12,7 +12,7 @@ struct Fixture {
     oracle: Oracle,
     /// The receives.
     inbox: Arc<Buffer>,
-    /// What side 0 WRITEs to.
+    /// The memory that side 0 WRITEs to.
     target: Arc<Buffer>,
 }
 

@@ -167,7 +167,7 @@ fn succeeded(answer: Answer) -> u64 {
     answer.result
 }
 
-/// What a command puts into the host's memory.
+/// The bytes that a command puts into the host's memory.
 fn returned(action: Action) -> Vec<u8> {
     match action {
         Action::Return { bytes, to } => {
