@@ -49,7 +49,15 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         true => Some(Built::find_beside(&roce)?.mpi),
         false => None,
     };
-    let programs = Programs { roce, mpi };
+    let bare_ends = match args.only.contains(&Part::Long) {
+        true => Some(roce::build_example("roce-benches", "bare_ends")?),
+        false => None,
+    };
+    let programs = Programs {
+        roce,
+        mpi,
+        bare_ends,
+    };
     let done = measure_all(args, &programs);
     if let Some(mpi) = &programs.mpi {
         // If it can't be removed, a later run overwrites it.

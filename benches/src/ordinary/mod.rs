@@ -7,6 +7,7 @@ use crate::output::output;
 use crate::peers::{Sockets, Tcp, run_iperf3_tcp_with_size, run_sockperf, start};
 use crate::perftest::{self, Transfer};
 use crate::report::{Comparison, Goal, table};
+use crate::roce::run_bare_ends;
 use crate::state::Distance;
 use crate::veth::{ADDRESSES, VethPair};
 use clap::ValueEnum;
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 pub enum Part {
     /// perftest's bandwidths, messages of 64 bytes to 1 MiB.
     Bandwidth,
+    /// Long messages beside TCP with 64 KiB for each call, and beside both ends without a protocol.
+    Long,
     /// Short messages: one post at a time beside lists of 16.
     Messages,
     /// Half round trips of programs that spin, and of programs that sleep.
@@ -37,6 +40,7 @@ impl Part {
     pub fn name(self) -> &'static str {
         match self {
             Self::Bandwidth => "bandwidth",
+            Self::Long => "long",
             Self::Messages => "messages",
             Self::Latency => "latency",
             Self::Ucx => "ucx",
@@ -48,6 +52,7 @@ impl Part {
     pub fn steps(self) -> u32 {
         match self {
             Self::Bandwidth => (TRANSFERS.len() as u32 + 1) * SIZES.len() as u32 + 1,
+            Self::Long => TRANSFERS.len() as u32 * LONG.len() as u32 + 2,
             Self::Messages => 6,
             Self::Latency => 7,
             Self::Ucx | Self::OpenMpi => 2,
@@ -62,6 +67,8 @@ pub struct Programs {
     pub roce: PathBuf,
     /// Open MPI's benchmark, if it is to be measured.
     pub mpi: Option<PathBuf>,
+    /// The example `bare_ends` of this crate, if long messages are to be measured.
+    pub bare_ends: Option<PathBuf>,
 }
 
 /// The figures of a part over a cable with one MTU.
@@ -115,6 +122,7 @@ pub fn measure(
         measured.states.push(Distance::measure());
         match part {
             Part::Bandwidth => bench.bandwidth(&mut measured)?,
+            Part::Long => bench.long(&mut measured)?,
             Part::Messages => bench.messages(&mut measured)?,
             Part::Latency => bench.latency(&mut measured)?,
             Part::Ucx => {
@@ -145,8 +153,14 @@ struct Bench<'a> {
     step: &'a dyn Fn(String),
 }
 
-/// perftest's programs, and their least ratios to TCP with MTU 1500 and with more, for 64 KiB. Otherwise
-/// none may be slower than TCP.
+/// The sizes of long messages, as in [`SIZES`].
+const LONG: &[(usize, &str)] = SIZES.split_at(3).1;
+
+/// The MTU from which packets of the path MTU 4096 fit. Both ends without a protocol send such packets.
+const LARGE_MTU: usize = 4200;
+
+/// perftest's programs, and their least ratios to TCP with MTU 1500 and with more, for long messages.
+/// Otherwise none may be slower than TCP.
 const TRANSFERS: [(&str, f64, f64); 3] = [
     ("ib_write_bw", 1.5, 1.8),
     ("ib_send_bw", 1.5, 1.8),
@@ -168,16 +182,11 @@ impl Bench<'_> {
                 .collect::<Result<Vec<_>, _>>()?;
             (self.step)(format!("iperf3 {size}"));
             let tcp = run_iperf3_tcp_with_size(self.pair, 1, size)?;
-            for ((program, small, large), transfer) in TRANSFERS.iter().zip(&transfers) {
-                let goal = match (size >> 10, measured.mtu) {
-                    (64, ..=1500) => *small,
-                    (64, _) => *large,
-                    _ => 1.0,
-                };
+            for ((program, ..), transfer) in TRANSFERS.iter().zip(&transfers) {
                 let rates = [transfer.bits_per_second, tcp.bits_per_second];
                 let what = format!("{program}, {name}");
                 let [ours, theirs] = rates.map(|rate| rate / 1e9);
-                measured.add(what, "TCP", "Gb/s", Goal::AtLeast(goal), (ours, theirs));
+                measured.add(what, "TCP", "Gb/s", Goal::AtLeast(1.0), (ours, theirs));
             }
             if size >> 10 == 64 {
                 let sleeping = self.transfer("ib_send_bw", size, &["-e"])?;
@@ -192,6 +201,43 @@ impl Bench<'_> {
                 ];
                 for (program, ours) in ends {
                     measured.add_processor(program, name, &ours, &tcp);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn long(&self, measured: &mut Measured) -> Result<(), String> {
+        let gigabits = |rate: f64| rate / 1e9;
+        (self.step)("iperf3 65536".to_owned());
+        let tcp = run_iperf3_tcp_with_size(self.pair, 1, 64 << 10)?;
+        let tcp = gigabits(tcp.bits_per_second);
+        let is_large = measured.mtu >= LARGE_MTU;
+        let ends = match self.programs.bare_ends.as_deref() {
+            Some(program) if is_large => {
+                (self.step)("both ends, no protocol".to_owned());
+                Some(gigabits(run_bare_ends(self.pair, program, 1)?))
+            }
+            _ => None,
+        };
+        for (size, name) in LONG {
+            for (program, small, large) in TRANSFERS {
+                let rate = gigabits(self.transfer(program, *size, &[])?.bits_per_second);
+                let what = format!("{program}, {name}");
+                let goal = match (is_large, *size) {
+                    (true, _) => Goal::AtLeast(large),
+                    (false, ..=0x1_0000) => Goal::AtLeast(small),
+                    (false, _) => Goal::None,
+                };
+                let with = "TCP, 64 KiB";
+                measured.add(what.clone(), with, "Gb/s", goal, (rate, tcp));
+                if let Some(ends) = ends {
+                    let goal = match program {
+                        "ib_read_bw" => Goal::None,
+                        _ => Goal::AtLeast(0.85),
+                    };
+                    let with = "both ends without a protocol";
+                    measured.add(what, with, "Gb/s", goal, (rate, ends));
                 }
             }
         }

@@ -49,7 +49,6 @@ impl Figures {
             for loss in LOSSES {
                 for seed in 1..=runs {
                     let outcome = run(&Run {
-                        records: false,
                         wire: wire(loss),
                         reads,
                         selective,

@@ -20,8 +20,6 @@ pub struct Run {
     pub reads: bool,
     /// Whether the receiver keeps out-of-order packets.
     pub selective: bool,
-    /// Whether the NICs record the events of their QPs.
-    pub records: bool,
     /// Number of messages.
     pub messages: u64,
     /// Length of each, in bytes.
@@ -59,7 +57,6 @@ pub fn run(run: &Run) -> Result<Outcome, String> {
         if !run.selective {
             end.nic.set_reorder_limit(0);
         }
-        end.nic.record_events(run.records);
         let pd = end.nic.alloc_pd();
         let buffer = Arc::new(Buffer::new(len).map_err(|e| fail(&e.to_string()))?);
         let key = end
