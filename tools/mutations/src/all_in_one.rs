@@ -195,10 +195,15 @@ fn distinct(steps: impl Iterator<Item = Step>) -> Vec<Step> {
 
 /// Checks that tests pass without a mutation; otherwise failures would mean nothing.
 fn must_pass(runner: &Runner, suites: &[Suite]) -> io::Result<()> {
-    match runner.run("", 0, suites)? {
-        Outcome::Survived => Ok(()),
-        outcome => Err(io::Error::other(format!(
-            "the tests fail without any mutation: {outcome:?}"
-        ))),
+    for suite in suites {
+        match runner.run("", 0, std::slice::from_ref(suite))? {
+            Outcome::Survived => {}
+            outcome => {
+                let program = suite.program.path.display();
+                let error = format!("without any mutation, {program} fails: {outcome:?}");
+                return Err(io::Error::other(error));
+            }
+        }
     }
+    Ok(())
 }
