@@ -7,9 +7,16 @@
 
 use roce_stack::{Duration, Instant};
 
-/// The number of posts at the start of a row that never wait. Programs often write data, then a flag,
-/// and then watch their memory for the answer.
+/// The number of posts at the start of a row that don't wait, unless the program streams. Programs
+/// often write data, then a flag, and then watch their memory for the answer.
 const PROMPT_POSTS: u32 = 2;
+
+/// The number of posts that make a row long.
+const LONG_ROW: u32 = 8;
+
+/// The number of consecutive long rows after which a program streams: it will post more than
+/// [`PROMPT_POSTS`] this time, too.
+const STREAMING_ROWS: u32 = 16;
 
 /// The longest time from one post of a row to the next.
 const MAX_GAP: Duration = Duration::from_micros(10);
@@ -59,6 +66,8 @@ impl Batch {
 #[derive(Debug)]
 pub(crate) struct Pacing {
     row: u32,
+    /// The number of consecutive rows before this one that were long, at most [`STREAMING_ROWS`].
+    long_rows: u32,
     last_post: Instant,
     /// The number of packets received before the last post.
     received: u64,
@@ -76,6 +85,7 @@ impl Default for Pacing {
     fn default() -> Self {
         Self {
             row: 0,
+            long_rows: 0,
             last_post: Instant::ZERO,
             received: 0,
             next_drive: None,
@@ -94,10 +104,17 @@ impl Pacing {
         self.judge_last_post(now, driven);
         let gap = now.saturating_duration_since(self.last_post);
         let continues = driven.is_none() && gap <= MAX_GAP && received == self.received;
-        self.row = if continues { self.row + 1 } else { 1 };
+        if !continues {
+            self.long_rows = match self.row {
+                LONG_ROW.. => STREAMING_ROWS.min(self.long_rows + 1),
+                _ => 0,
+            };
+            self.row = 0;
+        }
+        self.row += 1;
         (self.last_post, self.received) = (now, received);
         self.last_waits = false;
-        self.row > PROMPT_POSTS
+        (self.row > PROMPT_POSTS || self.long_rows == STREAMING_ROWS)
             && self.good_rows >= self.needed_rows
             && !self.waiting.and(post).is_full()
     }
@@ -105,7 +122,7 @@ impl Pacing {
     /// Learns from the call that followed the last post, if that post could have waited: a call at
     /// `driven` that drove the NIC, or a post at `now`.
     fn judge_last_post(&mut self, now: Instant, driven: Option<Instant>) {
-        if self.row <= PROMPT_POSTS {
+        if self.row <= PROMPT_POSTS && !self.last_waits {
             return;
         }
         let next_call = driven.unwrap_or(now);
@@ -226,6 +243,34 @@ mod tests {
         let left: Vec<usize> = (0..posts.len()).filter(leaves).collect();
         assert_eq!(left, [0, 1, 16, 31]);
         assert!(program.pacing.has_waiting());
+    }
+
+    #[test]
+    fn a_program_that_streams_lets_the_first_posts_of_a_row_wait() {
+        let mut program = Program::default();
+        program.earn_trust();
+        for _ in 0..STREAMING_ROWS {
+            assert_eq!(program.row(LONG_ROW as usize)[..2], [false, false]);
+            program.drive(1);
+        }
+        assert_eq!(program.row(2), [true, true]);
+        program.drive(1);
+        assert_eq!(program.row(2), [false, false], "the row before was short");
+    }
+
+    #[test]
+    fn a_first_post_that_waited_too_long_is_noticed() {
+        let mut program = Program::default();
+        let needed = program.earn_trust();
+        for _ in 0..STREAMING_ROWS {
+            program.row(LONG_ROW as usize);
+            program.drive(1);
+        }
+        assert_eq!(program.row(1), [true]);
+        program.drive(101);
+        assert_eq!(waiting(&program.row(20)), 0);
+        program.drive(1);
+        assert!(program.earn_trust() > needed);
     }
 
     #[test]
