@@ -4,10 +4,7 @@
 //! nobody answers. [`Nic::poll_mismatch`](crate::Nic::poll_mismatch) reports what was compared, once for
 //! each QP and reason.
 
-mod noted;
 mod text;
-
-pub(crate) use noted::Mismatches;
 
 use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
@@ -114,7 +111,7 @@ impl Mismatch {
 
     /// How often it must be seen until it is worth a report: a reliable QP retransmits what comes too
     /// early, and late packets come after the end of a connection.
-    fn threshold(&self) -> u32 {
+    pub(crate) fn threshold(&self) -> u32 {
         match self.opcode.transport() {
             Transport::Uc | Transport::Ud => 1,
             _ => 3,

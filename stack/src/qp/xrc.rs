@@ -6,6 +6,6 @@ use crate::ids::XrcdId;
 impl Qp {
     /// The XRC domain whose SRQs requests may name; `None` if the QP is not an XRC target.
     pub(crate) fn domain(&self) -> Option<XrcdId> {
-        self.service.domain()
+        self.service.receives().domain()
     }
 }
