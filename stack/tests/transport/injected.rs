@@ -1,6 +1,7 @@
 //! Fault injection: what becomes of completions that a judge decides about.
 
 use crate::sim::{A, B, Pair, Setup, to_state};
+use roce_observe::InWords;
 use roce_stack::{
     Cause, Completion, CompletionFate, CompletionFaults, Event, InjectedFailure, PostError, QpKind,
     QpState, SendOp, SendRequest, WcStatus,
@@ -51,7 +52,7 @@ fn a_request_reports_the_status_that_was_injected_and_the_others_are_flushed() {
     let failure = node.nic.failure(node.qpn).expect("it has failed");
     let cause = Cause::Injected(InjectedFailure::Status { status, wr_id: 2 });
     assert_eq!((failure.cause, failure.status), (cause, Some(status)));
-    let text = cause.to_string();
+    let text = InWords(&cause).to_string();
     assert!(text.contains("wr_id 0x2"), "{text}");
 }
 

@@ -5,10 +5,6 @@
 //! [`Nic::poll_failure`](crate::Nic::poll_failure) reports it when the QP fails, and
 //! [`Nic::failure`](crate::Nic::failure) as long as the QP exists.
 
-mod text;
-
-pub(crate) use text::Bytes;
-
 use crate::ids::CqId;
 use crate::memory::{Access, AccessError, BindError, DeniedAccess};
 use crate::time::{Duration, Instant};

@@ -4,8 +4,6 @@
 //! nobody answers. [`Nic::poll_mismatch`](crate::Nic::poll_mismatch) reports what was compared, once for
 //! each QP and reason.
 
-mod text;
-
 use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
 use crate::kind::{QpKind, QpState};
