@@ -203,7 +203,7 @@ pub enum Cause {
     },
     /// A call moved the QP to the error state.
     Application,
-    /// The failure was injected by the application's own settings, see [`CompletionFaults`](crate::CompletionFaults).
+    /// The failure was injected by the application's own settings, see [`Interceptor`](crate::Interceptor).
     Injected(InjectedFailure),
 }
 

@@ -178,7 +178,7 @@ pub use nic::{
     CreateQpError, MAD_BYTES, MadError, MulticastError, Nic, NicConfig, QpStatus, ReceivedMad,
     Usage,
 };
-pub use observe::{CompletionFate, CompletionFaults, QpEvent, Recorded, Verdict};
+pub use observe::{Delivery, Intercepted, Interceptor, QpEvent, Recorded, Verdict};
 pub use persist::{Persist, Persisted};
 pub use priority::PriorityMap;
 pub use qp::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpInit, largest_path_mtu};

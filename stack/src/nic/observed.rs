@@ -1,9 +1,9 @@
-//! What was observed of QPs, for those who ask; and faults injected into their completions.
+//! What was observed of QPs, for those who ask; and interceptors of their completions.
 
 use super::Nic;
 use crate::cause::Failure;
 use crate::mismatch::Mismatch;
-use crate::observe::{CompletionFaults, Recorded};
+use crate::observe::{Interceptor, Recorded};
 use crate::time::Instant;
 use roce_wire::Qpn;
 
@@ -50,9 +50,9 @@ impl Nic {
         slot.map_or_else(Vec::new, |slot| slot.trace.events())
     }
 
-    /// Lets `faults` decide about each completion from now on.
-    pub fn inject_completion_faults(&mut self, faults: Box<dyn CompletionFaults>) {
-        self.observed.inject(faults);
+    /// Lets `interceptor` decide about each completion from now on, to inject faults.
+    pub fn intercept_completions(&mut self, interceptor: Box<dyn Interceptor>) {
+        self.observed.intercept(interceptor);
     }
 
     /// Delivers the late completions that are due. One that does not fit in its CQ fails its QP.

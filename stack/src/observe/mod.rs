@@ -2,17 +2,16 @@
 //!
 //! The code of QPs and of the NIC calls an [`Observer`], and names nothing else of this module that
 //! watches it. Behind it are the flight recorder of each QP ([`recorder`]), the failures of QPs and
-//! the packets that do not fit, for those who poll them, and injected faults of completions. The
+//! the packets that do not fit, for those who poll them, and who intercepts completions. The
 //! protocol does not depend on any of it. With nothing switched on, what a packet meets here is one
 //! branch for each report.
 
 mod failures;
-mod injected;
+mod intercept;
 mod mismatches;
 mod recorder;
 
-pub use injected::{CompletionFate, CompletionFaults};
-pub(crate) use injected::{Delivery, Intercepted};
+pub use intercept::{Delivery, Intercepted, Interceptor};
 pub use recorder::{QpEvent, Recorded, Verdict};
 
 use crate::cause::{Cause, Failure};
@@ -22,7 +21,6 @@ use crate::mismatch::Mismatch;
 use crate::time::Instant;
 use crate::wr::WcOpcode;
 use failures::Failures;
-use injected::InjectedFaults;
 use mismatches::Mismatches;
 use recorder::{Entry, Recorder};
 use roce_wire::{Opcode, Packet, Psn, Qpn, Syndrome};
@@ -32,7 +30,7 @@ use roce_wire::{Opcode, Packet, Psn, Qpn, Syndrome};
 pub(crate) struct Observed {
     pub(crate) failures: Failures,
     pub(crate) mismatches: Mismatches,
-    injected: Option<Box<InjectedFaults>>,
+    interceptor: Option<Box<dyn Interceptor>>,
     /// Whether new QPs are recorded.
     records: bool,
 }
@@ -261,7 +259,7 @@ impl Observer<'_> {
     /// The QP has failed.
     #[cold]
     pub(crate) fn qp_failed(&mut self, failure: Failure) {
-        self.observed.failures.note(injected::correct(failure));
+        self.observed.failures.note(intercept::correct(failure));
     }
 
     #[inline(always)]

@@ -41,11 +41,11 @@ impl Cx<'_> {
         match self.observe.intercept(delivery) {
             Intercepted::Deliver(delivery) => self.deliver_now(delivery),
             Intercepted::Keep => Ok(()),
-            Intercepted::Fail(delivery) => {
+            Intercepted::Fail(.., delivery) => {
                 delivery.map_or(Ok(()), |delivery| self.deliver_now(delivery))?;
                 Err(failure)
             }
-            Intercepted::Overrun(cq) => {
+            Intercepted::Overrun(Delivery { cq, .. }) => {
                 if cq.overrun() {
                     self.nic.events.push_back(Event::CqError(cq.id()));
                 }

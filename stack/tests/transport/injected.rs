@@ -2,9 +2,10 @@
 
 use crate::sim::{A, B, Pair, Setup, to_state};
 use roce_observe::InWords;
+use roce_port::completions::{CompletionFate, CompletionFaults, FaultyCompletions};
 use roce_stack::{
-    Cause, Completion, CompletionFate, CompletionFaults, Event, InjectedFailure, PostError, QpKind,
-    QpState, SendOp, SendRequest, WcStatus,
+    Cause, Completion, Event, InjectedFailure, PostError, QpKind, QpState, SendOp, SendRequest,
+    WcStatus,
 };
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ impl CompletionFaults for Script {
 /// Two connected QPs; `script` decides about the completions of `side`.
 fn injected(side: usize, setup: Setup, script: &[(u64, CompletionFate)]) -> Pair {
     let mut pair = Pair::new(setup);
-    let faults = Box::new(Script(script.to_vec()));
-    pair.nodes[side].nic.inject_completion_faults(faults);
+    let faults = FaultyCompletions::new(Script(script.to_vec()));
+    pair.nodes[side].nic.intercept_completions(Box::new(faults));
     pair
 }
 

@@ -10,7 +10,7 @@ const PROTOCOL: &[&str] = &["qp", "nic", "cq", "srq", "memory"];
 const SEAM: &[&str] = &["Observer", "Verdict", "Delivery", "Intercepted"];
 
 /// What the NIC has besides: what it keeps of its QPs, for those who ask the NIC.
-const KEPT: &[&str] = &["Observed", "Trace", "Recorded", "CompletionFaults"];
+const KEPT: &[&str] = &["Observed", "Trace", "Recorded", "Interceptor"];
 
 fn stack() -> Tree {
     let root = project_root().join("stack/src/lib.rs");
