@@ -116,9 +116,3 @@ impl Mismatch {
         }
     }
 }
-
-/// Of a packet for a number that no QP has.
-pub(crate) fn unknown(qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) -> Mismatch {
-    let found = (DropReason::UnknownQp, Difference::NoQp);
-    Mismatch::new(qpn, meta, packet, found)
-}

@@ -7,7 +7,7 @@
 use super::Nic;
 use crate::counters::{DropReason, Stat};
 use crate::encapsulation::{RxMeta, TxMeta};
-use crate::mismatch;
+use crate::mismatch::{Difference, Mismatch};
 use crate::qp::emit::{self, Written, count_packets, write_packet};
 use crate::qpn_range::QpnRange;
 use crate::transmit::Transmit;
@@ -146,7 +146,8 @@ impl Nic {
             self.shared.counters.drop(reason);
             let is_ours = self.part.is_none_or(|part| part == QpnRange::of(qpn));
             if is_ours && qpn.get() > 1 && packet.bth.opcode.operation() != Operation::Cnp {
-                let unknown = mismatch::unknown(qpn, meta, packet);
+                let found = (DropReason::UnknownQp, Difference::NoQp);
+                let unknown = Mismatch::new(qpn, meta, packet, found);
                 self.observed.mismatches.note(unknown);
             }
         }

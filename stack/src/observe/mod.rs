@@ -96,16 +96,12 @@ impl Observer<'_> {
 
     #[inline]
     pub(crate) fn posted_receive(&mut self) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.record_another(self.now, Entry::posted_receive());
-        }
+        self.record_another(Entry::posted_receive);
     }
 
     #[cold]
     pub(crate) fn post_refused(&mut self, opcode: WcOpcode) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.record_another(self.now, Entry::post_refused(opcode));
-        }
+        self.record_another(|| Entry::post_refused(opcode));
     }
 }
 
@@ -135,8 +131,8 @@ impl Observer<'_> {
     /// Packets that had been kept are dropped.
     #[cold]
     pub(crate) fn dropped_kept(&mut self, packets: u64, reason: DropReason) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.drop_kept(self.now, packets, reason);
+        if packets > 0 {
+            self.record(|| Entry::dropped_kept(packets, reason));
         }
     }
 
@@ -182,25 +178,19 @@ impl Observer<'_> {
     /// The port can't send the packet that was just reported.
     #[cold]
     pub(crate) fn unsendable(&mut self) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.mark_unsendable();
-        }
+        self.change_newest(Entry::as_unsendable);
     }
 
     /// The packet that was just sent had been sent before.
     #[cold]
     pub(crate) fn retransmitted(&mut self) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.mark_retransmitted();
-        }
+        self.change_newest(Entry::as_retransmitted);
     }
 
     /// The syndrome of the packet that was just reported.
     #[cold]
     pub(crate) fn syndrome(&mut self, syndrome: Syndrome) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.add_syndrome(syndrome);
-        }
+        self.change_newest(|packet| packet.with_syndrome(syndrome));
     }
 
     /// The packet that was just reported is in the middle of a message.
@@ -266,6 +256,20 @@ impl Observer<'_> {
     fn record(&mut self, entry: impl FnOnce() -> Entry) {
         if let Some(recorder) = &mut self.recorder {
             recorder.record(self.now, entry());
+        }
+    }
+
+    /// Records one of several requests of a kind.
+    #[inline]
+    fn record_another(&mut self, request: impl FnOnce() -> Entry) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record_another(self.now, request());
+        }
+    }
+
+    fn change_newest(&mut self, change: impl FnOnce(Entry) -> Entry) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.change_newest(change);
         }
     }
 }

@@ -29,7 +29,6 @@ mod sgl;
 mod suspicion;
 mod uc;
 mod ud;
-mod xrc;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, largest_path_mtu};
 pub(crate) use failure::QpFailure;
@@ -45,7 +44,7 @@ use crate::counters::{Counters, DropReason};
 use crate::cq::CompletionQueue;
 use crate::encapsulation::RxMeta;
 use crate::event::Event;
-use crate::ids::{Handle, Srqn};
+use crate::ids::{Handle, Srqn, XrcdId};
 use crate::kind::{QpKind, QpState};
 use crate::memory::{MemoryTable, NotDurable, PdId, prefetch};
 use crate::observe::Observer;
@@ -267,6 +266,11 @@ impl Qp {
     /// The SRQ that it takes receives from.
     pub(crate) fn srq(&self) -> Option<Srqn> {
         self.service.receives().srq()
+    }
+
+    /// The XRC domain whose SRQs requests may name; `None` if the QP is not an XRC target.
+    pub(crate) fn domain(&self) -> Option<XrcdId> {
+        self.service.receives().domain()
     }
 
     /// Changes attributes and state (IBTA 1.7, 11.2.5.2).

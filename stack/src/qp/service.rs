@@ -35,6 +35,18 @@ pub(super) enum Service {
     },
 }
 
+/// Calls a method that both kinds of the sending half have.
+macro_rules! sending {
+    ($service:ident.$method:ident($($argument:expr),*)) => {
+        match $service {
+            Service::Rc { requester, .. } => requester.$method($($argument),*),
+            Service::Uc { sender, .. } | Service::Ud { sender, .. } => {
+                sender.$method($($argument),*)
+            }
+        }
+    };
+}
+
 impl Service {
     pub(super) fn new(init: &QpInit, receives: Receives) -> Self {
         match init.kind {
@@ -144,23 +156,12 @@ impl Service {
 
     /// Forgets everything.
     pub(super) fn reset(&mut self) {
+        self.stop_sending();
+        self.receives_mut().clear();
         match self {
-            Self::Rc {
-                requester,
-                responder,
-            } => {
-                requester.reset();
-                responder.reset();
-            }
-            Self::Uc { sender, receiver } => {
-                sender.reset();
-                receiver.rq.clear();
-                receiver.abandon();
-            }
-            Self::Ud { sender, receiver } => {
-                sender.reset();
-                receiver.rq.clear();
-            }
+            Self::Rc { responder, .. } => responder.reset(),
+            Self::Uc { receiver, .. } => receiver.abandon(),
+            Self::Ud { .. } => {}
         }
     }
 
@@ -171,12 +172,7 @@ impl Service {
         request: &SendRequest<'_>,
         source: PayloadSource<'_>,
     ) -> Result<u32, PostError> {
-        match self {
-            Self::Rc { requester, .. } => requester.check(core, request, source),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => {
-                sender.check(core, request, source)
-            }
-        }
+        sending!(self.check(core, request, source))
     }
 
     /// Appends a request to the send queue. Returns its length.
@@ -186,10 +182,7 @@ impl Service {
         request: &SendRequest<'_>,
         source: PayloadSource<'_>,
     ) -> Result<u32, PostError> {
-        match self {
-            Self::Rc { requester, .. } => requester.post(core, request, source),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.post(core, request, source),
-        }
+        sending!(self.post(core, request, source))
     }
 
     /// Appends a request to the receive queue.
@@ -202,34 +195,22 @@ impl Service {
 
     /// The number of send requests that have not completed.
     pub(super) fn sends(&self) -> usize {
-        match self {
-            Self::Rc { requester, .. } => requester.len(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.len(),
-        }
+        sending!(self.len())
     }
 
     /// The guard of the queue entry of a send request that completes as soon as it is posted.
     pub(super) fn send_guard(&self) -> EntryGuard {
-        match self {
-            Self::Rc { requester, .. } => requester.entry_guard(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.entry_guard(),
-        }
+        sending!(self.entry_guard())
     }
 
     /// The oldest send request.
     pub(super) fn oldest_send(&self) -> Option<FailedRequest> {
-        match self {
-            Self::Rc { requester, .. } => requester.oldest(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.oldest(),
-        }
+        sending!(self.oldest())
     }
 
     /// Why the oldest send request fails with this status, if no code has named the cause.
     pub(super) fn cause(&self, cx: &Cx<'_>, core: &Core, status: WcStatus) -> Option<Cause> {
-        match self {
-            Self::Rc { requester, .. } => requester.cause(cx, core, status),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.cause(cx, core, status),
-        }
+        sending!(self.cause(cx, core, status))
     }
 
     /// Handles a packet that the QP's state admits.
@@ -252,10 +233,7 @@ impl Service {
 
     /// Prefetches what was posted and is sent soon.
     pub(super) fn prefetch_for_turn(&self) {
-        match self {
-            Self::Rc { requester, .. } => requester.prefetch_for_turn(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.prefetch_for_turn(),
-        }
+        sending!(self.prefetch_for_turn())
     }
 
     /// Sends up to `budget` packets of posted requests.
@@ -266,12 +244,7 @@ impl Service {
         core: &Core,
         budget: usize,
     ) -> Result<Turn, QpFailure> {
-        match self {
-            Self::Rc { requester, .. } => requester.transmit(cx, port, core, budget),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => {
-                sender.transmit(cx, port, core, budget)
-            }
-        }
+        sending!(self.transmit(cx, port, core, budget))
     }
 
     /// Whether posted requests may have something to send.
@@ -291,18 +264,12 @@ impl Service {
 
     /// Begins to drain in state SQD; [`Service::take_drained`] reports the end.
     pub(super) fn begin_drain(&mut self) {
-        match self {
-            Self::Rc { requester, .. } => requester.begin_drain(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.begin_drain(),
-        }
+        sending!(self.begin_drain())
     }
 
     /// Whether all requests that were begun have just completed. True once per drain.
     pub(super) fn take_drained(&mut self) -> bool {
-        match self {
-            Self::Rc { requester, .. } => requester.take_drained(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.take_drained(),
-        }
+        sending!(self.take_drained())
     }
 
     /// Completes the oldest send with `status`. `Ok(false)` if there is none.
@@ -312,12 +279,7 @@ impl Service {
         core: &Core,
         status: WcStatus,
     ) -> Result<bool, QpFailure> {
-        match self {
-            Self::Rc { requester, .. } => requester.complete_front(cx, core, status),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => {
-                sender.complete_front(cx, core, status)
-            }
-        }
+        sending!(self.complete_front(cx, core, status))
     }
 
     /// Flushes the oldest receive. `Ok(false)` if there is none.
@@ -331,10 +293,7 @@ impl Service {
 
     /// Resets the sending half after an error has emptied its queue.
     pub(super) fn stop_sending(&mut self) {
-        match self {
-            Self::Rc { requester, .. } => requester.reset(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.reset(),
-        }
+        sending!(self.reset())
     }
 
     /// Stops executing requests of the peer. Replies that are queued may still be sent.

@@ -114,9 +114,8 @@ impl Responder {
         self.replies.set_max(config.max_dest_rd_atomic);
     }
 
-    /// Forgets everything, posted receives included.
+    /// Forgets everything but the posted receives.
     pub(crate) fn reset(&mut self) {
-        self.rq.clear();
         self.replies = ReplyQueue::default();
         self.abandon();
     }

@@ -6,10 +6,9 @@
 use crate::counters::{DropReason, Stat};
 use crate::encapsulation::RxMeta;
 use crate::memory::{Access, AccessError};
-use crate::mismatch::Difference;
+use crate::mismatch::{Difference, Mismatch};
 use crate::qp::arrivals::{self, Arrival};
 use crate::qp::inbound::{Inbound, length_is_legal, write_target};
-use crate::qp::mismatched;
 use crate::qp::{Core, Cx, QpFailure, Receives, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
 use roce_wire::{Operation, Packet, Position, Psn};
@@ -109,7 +108,7 @@ impl Receiver {
                 }
                 cx.drop(reason);
                 if let Some(difference) = self.difference(cx, core, packet, (reason, known)) {
-                    let found = mismatched::not_taken(core, meta, packet, (reason, difference));
+                    let found = Mismatch::new(core.qpn, meta, packet, (reason, difference));
                     cx.observe.mismatch(found);
                 }
                 Ok(())

@@ -3,9 +3,8 @@
 use super::grh::{network_header, network_kind};
 use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
-use crate::mismatch::Difference;
+use crate::mismatch::{Difference, Mismatch};
 use crate::qp::arrivals::{self, Arrival};
-use crate::qp::mismatched;
 use crate::qp::{Core, Cx, QpFailure, Receives, sgl};
 use crate::wr::{DatagramSource, WcStatus};
 use roce_wire::{Grh, Packet};
@@ -71,7 +70,7 @@ impl Receiver {
             },
             _ => return,
         };
-        let found = mismatched::not_taken(core, meta, packet, (reason, difference));
+        let found = Mismatch::new(core.qpn, meta, packet, (reason, difference));
         cx.observe.mismatch(found);
     }
 
