@@ -5,12 +5,10 @@
 //!   receiving, addresses, readiness.
 //! - [`memory`]: a port in memory, for benches, fuzz targets and tests.
 //! - [`fault`]: injected faults, in a layer around a port.
-//! - [`completions`]: injected faults of completions.
 //! - [`unplugged`]: a port whose cable is unplugged.
 //! - [`fork`]: descriptors that forked children give up.
 #![warn(missing_docs)]
 
-pub mod completions;
 mod error;
 pub mod fault;
 pub mod fork;

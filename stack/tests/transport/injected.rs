@@ -2,7 +2,7 @@
 
 use crate::sim::{A, B, Pair, Setup, to_state};
 use roce_observe::InWords;
-use roce_port::completions::{CompletionFate, CompletionFaults, FaultyCompletions};
+use roce_port::fault::{CompletionFate, CompletionFaults, FaultyCompletions};
 use roce_stack::{
     Cause, Completion, Event, InjectedFailure, PostError, QpKind, QpState, SendOp, SendRequest,
     WcStatus,

@@ -31,7 +31,7 @@ use frame::Frame;
 use roce_capture::{Capture, Direction};
 use roce_port::fault::{Effects, Loss};
 use roce_stack::{Instant, Nic, RxMeta, Transmit};
-use roce_wire::{Bth, Qpn};
+use roce_wire::Qpn;
 use sinks::Sinks;
 use std::io;
 use std::time::SystemTime;
@@ -111,8 +111,7 @@ impl PortCapture {
     fn write_received(&mut self, time: SystemTime, meta: &RxMeta, transport: &[u8]) {
         let bytes = self.frame.received(meta, transport);
         self.sinks.write(&Captured {
-            // A packet that is too short is for none; 0 is no QP of ours.
-            qpn: Bth::dest_qpn_of(transport).unwrap_or(Qpn::QP0),
+            qpn: dest_qpn(transport),
             version: meta.version(),
             time,
             direction: Direction::Received,
@@ -124,5 +123,13 @@ impl PortCapture {
     /// Writes all packets captured so far to the file.
     pub(crate) fn flush(&self) {
         self.sinks.flush();
+    }
+}
+
+/// The QP that a packet is for. A packet that is too short is for none; 0 is no QP of ours.
+fn dest_qpn(transport: &[u8]) -> Qpn {
+    match transport.get(5..8) {
+        Some(&[high, middle, low]) => Qpn::from_bits(u32::from_be_bytes([0, high, middle, low])),
+        _ => Qpn::from_bits(0),
     }
 }

@@ -3,7 +3,7 @@
 use super::strike::die;
 use super::{CompletionFault, Judge, Target};
 use parking_lot::Mutex;
-use roce_port::completions::{CompletionFate, CompletionFaults, FaultyCompletions};
+use roce_port::fault::{CompletionFate, CompletionFaults, FaultyCompletions};
 use roce_stack::{Completion, Nic};
 use roce_wire::Qpn;
 use std::collections::HashMap;
