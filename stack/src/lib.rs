@@ -134,12 +134,12 @@ mod encapsulation;
 mod event;
 mod hash;
 mod ids;
-mod injected;
 mod kind;
 mod labelled;
 mod memory;
 mod mismatch;
 mod nic;
+mod observe;
 mod peer_window;
 mod persist;
 mod priority;
@@ -147,7 +147,6 @@ mod qp;
 mod qpn_range;
 mod queue;
 mod recently_freed;
-mod recorder;
 mod seq;
 mod srq;
 mod time;
@@ -168,7 +167,6 @@ pub use duration_text::DurationText;
 pub use encapsulation::{IpCovered, RoceVersion, RxMeta, TxMeta};
 pub use event::Event;
 pub use ids::{CqId, Srqn, XrcdId};
-pub use injected::{CompletionFate, CompletionFaults};
 pub use kind::{QpKind, QpState};
 pub use memory::{
     Access, AccessError, BindError, Buffer, BufferRangeError, DeniedAccess, DeregisterError,
@@ -180,13 +178,13 @@ pub use nic::{
     CreateQpError, MAD_BYTES, MadError, MulticastError, Nic, NicConfig, QpStatus, ReceivedMad,
     Usage,
 };
+pub use observe::{Delivery, Intercepted, Interceptor, QpEvent, Recorded, Verdict};
 pub use persist::{Persist, Persisted};
 pub use priority::PriorityMap;
 pub use qp::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, QpInit, largest_path_mtu};
 pub use qpn_range::QpnRange;
 pub use queue::{MAX_INLINE_BYTES, MAX_QUEUE_DEPTH, QueueLimits};
 pub use recently_freed::RecentlyFreed;
-pub use recorder::{QpEvent, Recorded, Verdict};
 pub use srq::{MAX_SRQS, SrqAttributes, SrqError, SrqInit, SrqStatus};
 pub use time::{Duration, Instant};
 pub use traffic::QpTraffic;

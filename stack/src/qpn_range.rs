@@ -35,12 +35,6 @@ impl QpnRange {
         Self((qpn.get() >> Self::LOW_BITS) as u8)
     }
 
-    /// The range that contains a packet's destination QPN. `transport` begins with the BTH. `None`
-    /// if it ends before the destination QPN.
-    pub fn of_packet(transport: &[u8]) -> Option<Self> {
-        transport.get(5).map(|first| Self(first >> Self::SHIFT))
-    }
-
     /// The QPN of this range whose lower bits are those of `bits`.
     pub(crate) fn pick(self, bits: u32) -> u32 {
         u32::from(self.0) << Self::LOW_BITS | bits & ((1 << Self::LOW_BITS) - 1)
@@ -63,10 +57,6 @@ mod tests {
             for bits in [0, 1, 0x1_ffff, 0x00ff_ffff, u32::MAX, 0x1234_5678] {
                 let qpn = Qpn::from_bits(part.pick(bits));
                 assert_eq!(QpnRange::of(qpn), part, "{qpn}");
-                let [_, high, middle, low] = qpn.get().to_be_bytes();
-                let packet = [0, 0, 0, 0, 0, high, middle, low];
-                assert_eq!(QpnRange::of_packet(&packet), Some(part), "{qpn}");
-                assert_eq!(QpnRange::of_packet(&packet[..5]), None);
                 // All bits below the number are used, so that a range has as many QPNs as it can.
                 assert_eq!(qpn.get() & 0x1_ffff, bits & 0x1_ffff, "{qpn}");
             }

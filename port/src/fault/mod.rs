@@ -6,6 +6,8 @@
 //! an event queue of its own. [`FaultLayer`] receives from a [`Port`](crate::Port) and holds back
 //! delayed packets. A [`FaultSink`] receives the packets, with the effects of the faults on each.
 //!
+//! [`FaultyCompletions`] injects faults into the completions of a NIC.
+//!
 //! ```
 //! use roce_port::fault::FaultSpec;
 //!
@@ -14,6 +16,7 @@
 //! ```
 
 mod chance;
+mod completions;
 mod layer;
 mod model;
 mod parse;
@@ -22,6 +25,7 @@ mod sink;
 mod tests;
 
 pub use chance::{Chance, splitmix64};
+pub use completions::{CompletionFate, CompletionFaults, FaultyCompletions};
 pub use layer::{FaultCounters, FaultLayer};
 pub use model::{Arrival, Arrivals, FaultModel};
 pub use parse::FaultSpecError;

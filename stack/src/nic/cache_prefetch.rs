@@ -1,18 +1,14 @@
 //! Prefetching: loads the next QP's memory into the cache while the CPU does other work.
 
 use super::Nic;
-use roce_wire::Qpn;
-
-/// The bytes of a packet that hold its destination QPN (IBTA 1.7, 9.2).
-const DEST_QPN: core::ops::Range<usize> = 5..8;
+use roce_wire::Bth;
 
 impl Nic {
     /// Prefetches the QP that the packet names, which is needed once the ICRC has been verified.
     pub(super) fn prefetch_for_packet(&mut self, transport: &[u8]) {
-        let Some(&[high, middle, low]) = transport.get(DEST_QPN) else {
+        let Some(qpn) = Bth::dest_qpn_of(transport) else {
             return;
         };
-        let qpn = Qpn::from_bits(u32::from_be_bytes([0, high, middle, low]));
         if qpn != core::mem::replace(&mut self.last_qpn, qpn)
             && let Some(handle) = self.qps.find(qpn)
         {

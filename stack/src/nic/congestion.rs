@@ -11,22 +11,22 @@ use roce_wire::Qpn;
 impl Nic {
     /// Sets how the NIC responds to ECN-marked packets from now on.
     pub fn set_notification_point(&mut self, point: NotificationPoint) {
-        self.congestion.notification = point;
+        self.shared.congestion.notification = point;
     }
 
     /// How the NIC responds to ECN-marked packets.
     pub fn notification_point(&self) -> NotificationPoint {
-        self.congestion.notification
+        self.shared.congestion.notification
     }
 
     /// Sets the congestion control of all QPs as senders; the default is DCQCN with the paper's
     /// parameters. If the algorithm stays the same, QPs keep their rates. Otherwise their
     /// congestion state is reset.
     pub fn set_congestion_control(&mut self, control: CongestionControl) {
-        if self.congestion.control.name() != control.name() {
+        if self.shared.congestion.control.name() != control.name() {
             self.qps.iter_mut().for_each(Qp::forget_congestion);
         }
-        self.congestion.control = control;
+        self.shared.congestion.control = control;
     }
 
     /// Sets the notification point and the congestion control.
@@ -38,20 +38,20 @@ impl Nic {
     /// The notification point and the congestion control.
     pub fn congestion(&self) -> CongestionSettings {
         CongestionSettings {
-            control: self.congestion.control,
-            notification: self.congestion.notification,
+            control: self.shared.congestion.control,
+            notification: self.shared.congestion.notification,
         }
     }
 
     /// The senders' congestion control.
     pub fn congestion_control(&self) -> CongestionControl {
-        self.congestion.control
+        self.shared.congestion.control
     }
 
     /// The congestion state of a QP as of `now`; `None` if there is no such QP.
     pub fn qp_congestion(&self, now: Instant, qpn: Qpn) -> Option<QpCongestion> {
         let qp = self.qps.get(qpn)?;
-        Some(qp.congestion(now, &self.congestion.control))
+        Some(qp.congestion(now, &self.shared.congestion.control))
     }
 
     /// Sends the CNPs that are due. Returns whether the port had room for all of them.

@@ -83,8 +83,8 @@ impl Nic {
     }
 
     pub(super) fn insert_qp(&mut self, qpn: Qpn, init: QpInit, receives: Receives) -> Qpn {
-        let recorder = self.new_recorder();
-        self.qps.insert(qpn, Qp::new(qpn, init, receives), recorder);
+        let trace = self.observed.new_trace();
+        self.qps.insert(qpn, Qp::new(qpn, init, receives), trace);
         qpn
     }
 }

@@ -7,7 +7,7 @@
 use super::Nic;
 use crate::counters::{DropReason, Stat};
 use crate::encapsulation::{RxMeta, TxMeta};
-use crate::mismatch;
+use crate::mismatch::{Difference, Mismatch};
 use crate::qp::emit::{self, Written, count_packets, write_packet};
 use crate::qpn_range::QpnRange;
 use crate::transmit::Transmit;
@@ -135,18 +135,20 @@ impl Nic {
     pub(super) fn receive_for_unknown_qpn(&mut self, qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) {
         let taken = match &mut self.management {
             Some(services) if qpn == Qpn::QP1 => {
-                self.counters.count(Stat::RxPackets);
-                self.counters.count(Stat::RxMads);
+                self.shared.counters.count(Stat::RxPackets);
+                self.shared.counters.count(Stat::RxMads);
                 services.receive(meta, packet)
             }
             // rule: 9.6.1-unknown-qp
             _ => Err(DropReason::UnknownQp),
         };
         if let Err(reason) = taken {
-            self.counters.drop(reason);
+            self.shared.counters.drop(reason);
             let is_ours = self.part.is_none_or(|part| part == QpnRange::of(qpn));
             if is_ours && qpn.get() > 1 && packet.bth.opcode.operation() != Operation::Cnp {
-                self.mismatches.note(mismatch::unknown(qpn, meta, packet));
+                let found = (DropReason::UnknownQp, Difference::NoQp);
+                let unknown = Mismatch::new(qpn, meta, packet, found);
+                self.observed.mismatches.note(unknown);
             }
         }
     }
@@ -184,9 +186,9 @@ impl Nic {
                 // The port is full; copying the payload can't fail.
                 return false;
             };
-            count_packets(&mut self.counters, written, 1, 0);
+            count_packets(&mut self.shared.counters, written, 1, 0);
             if written != Written::Unsendable {
-                self.counters.count(Stat::TxMads);
+                self.shared.counters.count(Stat::TxMads);
             }
             services.psn = services.psn.next();
             services.outbox.pop_front();

@@ -21,7 +21,8 @@ impl Nic {
         iova: Option<u64>,
         access: Access,
     ) -> Result<u32, RegisterError> {
-        self.memory
+        self.shared
+            .memory
             .register_memory(&mut self.rng, pd, memory, iova, access)
     }
 
@@ -31,7 +32,7 @@ impl Nic {
     /// # Errors
     /// See [`ReregisterError`]; the region is as it was.
     pub fn reregister(&mut self, key: u32, change: Reregister) -> Result<(), ReregisterError> {
-        self.memory.reregister(key, change)
+        self.shared.memory.reregister(key, change)
     }
 
     /// The address in this process of an element's bytes, if its region is on demand, so that the
@@ -46,7 +47,10 @@ impl Nic {
         rights: Access,
     ) -> Result<Option<u64>, AccessError> {
         let Sge { addr, length, lkey } = *element;
-        let span = self.memory.local(pd, lkey, addr, length.into(), rights)?;
+        let span = self
+            .shared
+            .memory
+            .local(pd, lkey, addr, length.into(), rights)?;
         Ok(span.on_demand_address())
     }
 
@@ -55,13 +59,13 @@ impl Nic {
     /// # Errors
     /// See [`DeregisterError`].
     pub fn deregister_unbound(&mut self, key: u32) -> Result<(), DeregisterError> {
-        self.memory.deregister_unbound(key)
+        self.shared.memory.deregister_unbound(key)
     }
 
     /// Makes a region unusable, because its memory is gone: from now on each access fails. Its key
     /// stays taken until it is deregistered. Does nothing if no region has this key.
     pub fn lose_memory(&mut self, key: u32) {
-        self.memory.lose_memory(key);
+        self.shared.memory.lose_memory(key);
     }
 
     /// Allocates a memory window, which [`SendOp::BindMw`](crate::SendOp) binds.
@@ -69,18 +73,18 @@ impl Nic {
     /// # Errors
     /// If the protection domain is unknown.
     pub fn alloc_mw(&mut self, pd: PdId, kind: MwType) -> Result<MwId, RegisterError> {
-        self.memory.alloc_mw(&mut self.rng, pd, kind)
+        self.shared.memory.alloc_mw(&mut self.rng, pd, kind)
     }
 
     /// Deallocates a window; from now on nothing is accessed through it. Returns whether the window
     /// existed.
     pub fn dealloc_mw(&mut self, window: MwId) -> bool {
-        self.memory.dealloc_mw(window)
+        self.shared.memory.dealloc_mw(window)
     }
 
     /// Draws the low 8 bits for the key of a window's next binding. They differ from those of its
     /// last key. `None` if there is no such window.
     pub fn next_mw_key(&mut self, window: MwId) -> Option<u8> {
-        self.memory.next_mw_key(&mut self.rng, window)
+        self.shared.memory.next_mw_key(&mut self.rng, window)
     }
 }

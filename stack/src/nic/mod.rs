@@ -4,22 +4,17 @@
 mod memory;
 
 use crate::address::{AddressError, AddressHandle};
-use crate::congestion::{Congestion, CongestionControl, NotificationPoint};
+use crate::congestion::{CongestionControl, NotificationPoint};
 use crate::counters::{Counters, DropReason, Stat};
 use crate::encapsulation::{RxMeta, TxMeta};
 use crate::event::Event;
 use crate::ids::Handle;
-use crate::injected::InjectedFaults;
 use crate::kind::QpState;
-use crate::memory::{Access, Buffer, MemoryTable, PdId, RegisterError};
-use crate::mismatch::Mismatches;
-use crate::peer_window::PeerWindows;
-use crate::persist::Persists;
-use crate::qp::reorder::{DEFAULT_PACKETS, ReorderPool};
-use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, Slack, Turn};
+use crate::memory::{Access, Buffer, PdId, RegisterError};
+use crate::observe::Observed;
+use crate::qp::{Cx, ModifyError, PortLimits, Qp, QpAttributes, QpConfig, Shared, Turn};
 use crate::qpn_range::QpnRange;
 use crate::recently_freed::RecentlyFreed;
-use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::transmit::Transmit;
 use core::hint::cold_path;
@@ -32,15 +27,13 @@ use std::sync::Arc;
 mod cache_prefetch;
 mod congestion;
 mod create;
-mod failures;
 mod fragmentation;
-mod injected;
 mod intact;
 mod management;
 mod multicast;
+mod observed;
 mod persist;
 mod post;
-mod record;
 mod reports;
 mod schedule;
 mod srq;
@@ -96,17 +89,10 @@ pub struct Nic {
     rng: ChaCha20Rng,
     qps: Table,
     freed_qpns: RecentlyFreed,
-    srqs: SrqTable,
+    shared: Shared,
     groups: multicast::Groups,
-    memory: MemoryTable,
-    counters: Counters,
-    events: VecDeque<Event>,
-    failures: failures::Failures,
-    /// Injected faults, if there are any.
-    injected: Option<Box<InjectedFaults>>,
-    mismatches: Mismatches,
+    observed: Observed,
     ready: VecDeque<Handle>,
-    congestion: Congestion,
     fragmentation: fragmentation::Fragmentation,
     /// QP1, if it is open.
     management: Option<Box<management::GeneralServices>>,
@@ -115,17 +101,10 @@ pub struct Nic {
     reports: reports::Reports,
     /// A timer for each QP, by its slot in the table.
     timers: Wheel,
-    reorder: ReorderPool,
-    peer_windows: PeerWindows,
-    /// See [`Cx::slack`](crate::qp::Cx).
-    slack: Option<Slack>,
-    persists: Persists,
     /// The destination QPN of the last packet received.
     last_qpn: Qpn,
     /// The range that QPNs are drawn from; `None` for all QPNs.
     part: Option<QpnRange>,
-    /// Whether new QPs get a flight recorder.
-    records: bool,
 }
 
 impl Nic {
@@ -139,28 +118,17 @@ impl Nic {
             rng: ChaCha20Rng::from_seed(config.seed),
             qps: Table::default(),
             freed_qpns: RecentlyFreed::default(),
-            srqs: SrqTable::default(),
+            shared: Shared::new(config.window_bytes),
             groups: multicast::Groups::default(),
-            memory: MemoryTable::default(),
-            counters: Counters::default(),
-            events: VecDeque::new(),
-            failures: failures::Failures::default(),
-            injected: None,
-            mismatches: Mismatches::default(),
+            observed: Observed::default(),
             ready: VecDeque::new(),
-            congestion: Congestion::default(),
             fragmentation: fragmentation::Fragmentation::default(),
             management: None,
             pending_cnps: VecDeque::new(),
             reports: reports::Reports::default(),
             timers: Wheel::default(),
-            reorder: ReorderPool::new(DEFAULT_PACKETS),
-            peer_windows: PeerWindows::new(config.window_bytes),
-            slack: None,
-            persists: Persists::default(),
             last_qpn: Qpn::MULTICAST,
             part: None,
-            records: false,
         }
     }
 
@@ -178,7 +146,7 @@ impl Nic {
             max_packet_bytes,
             window_bytes,
         };
-        self.peer_windows.set_limit(window_bytes);
+        self.shared.peer_windows.set_limit(window_bytes);
     }
 
     /// Sets the maximum number of out-of-order requests and responses that all QPs together keep;
@@ -186,12 +154,12 @@ impl Nic {
     /// it is first needed. With 0, QPs drop every out-of-order request, as the specification
     /// describes, and peers retransmit everything from the first missing one on.
     pub fn set_reorder_limit(&mut self, packets: usize) {
-        self.reorder.set_limit(packets);
+        self.shared.reorder.set_limit(packets);
     }
 
     /// Allocates a protection domain.
     pub fn alloc_pd(&mut self) -> PdId {
-        self.memory.alloc_pd()
+        self.shared.memory.alloc_pd()
     }
 
     /// Registers memory; see [`MemoryTable::register`].
@@ -211,7 +179,8 @@ impl Nic {
     ) -> Result<u32, RegisterError> {
         // SAFETY: the caller promises what the callee demands.
         unsafe {
-            self.memory
+            self.shared
+                .memory
                 .register(&mut self.rng, pd, base, len, iova, access)
         }
     }
@@ -226,7 +195,8 @@ impl Nic {
         buffer: Arc<Buffer>,
         access: Access,
     ) -> Result<u32, RegisterError> {
-        self.memory
+        self.shared
+            .memory
             .register_buffer(&mut self.rng, pd, buffer, access)
     }
 
@@ -234,7 +204,7 @@ impl Nic {
     /// through a window. Requests that still name it fail. Returns whether a region had this key.
     // rule: 10.6.4-deregister
     pub fn deregister(&mut self, key: u32) -> bool {
-        self.memory.deregister(key)
+        self.shared.memory.deregister(key)
     }
 
     /// Destroys a QP. The NIC drops packets for it from now on. Its requests never complete, and
@@ -251,18 +221,21 @@ impl Nic {
         };
         self.freed_qpns.note(qpn.get());
         self.timers.set(handle.slot(), NEVER);
-        if let Some(left) = self.peer_windows.join(&mut qp.window_share, handle, None) {
+        if let Some(left) = self
+            .shared
+            .peer_windows
+            .join(&mut qp.window_share, handle, None)
+        {
             self.offer_peer_window_room(left);
         }
         if let Some(srq) = qp.srq() {
-            self.srqs.detach(srq);
+            self.shared.srqs.detach(srq);
         }
         if let Some(domain) = qp.domain() {
-            self.srqs.leave(domain);
+            self.shared.srqs.leave(domain);
         }
-        self.memory.forget_qp(qpn);
-        self.failures.forget(qpn);
-        self.mismatches.forget(qpn);
+        self.shared.memory.forget_qp(qpn);
+        self.observed.forget(qpn);
         self.groups.remove(qpn);
         true
     }
@@ -272,7 +245,7 @@ impl Nic {
     /// # Errors
     /// See [`AddressError`].
     pub fn create_ah(&self, pd: PdId, path: TxMeta) -> Result<AddressHandle, AddressError> {
-        if !self.memory.has_pd(pd) {
+        if !self.shared.memory.has_pd(pd) {
             return Err(AddressError::UnknownPd);
         }
         AddressHandle::new(pd, path)
@@ -299,14 +272,17 @@ impl Nic {
             && let Some(Slot { qp, .. }) = self.qps.at_mut(handle)
         {
             let peer = qp.peer();
-            if let Some(left) = self.peer_windows.join(&mut qp.window_share, handle, peer) {
+            if let Some(left) = self
+                .shared
+                .peer_windows
+                .join(&mut qp.window_share, handle, peer)
+            {
                 self.offer_peer_window_room(left);
             }
         }
         let begins_anew = matches!(attributes.state, Some(QpState::Reset | QpState::Rts));
         if begins_anew && result == Some(Ok(())) {
-            self.failures.forget(qpn);
-            self.mismatches.forget(qpn);
+            self.observed.forget(qpn);
         }
         result.unwrap_or(Err(ModifyError::UnknownQp(qpn)))
     }
@@ -343,13 +319,13 @@ impl Nic {
                 self.receive_intact(now, meta, packet);
             } else {
                 cold_path();
-                self.counters.drop(DropReason::BadIcrc);
+                self.shared.counters.drop(DropReason::BadIcrc);
             }
         });
         // rule: 9.6.1-malformed
         if taken.is_err() {
             cold_path();
-            self.counters.drop(match transport {
+            self.shared.counters.drop(match transport {
                 [] => DropReason::Empty,
                 _ => DropReason::Malformed,
             });
@@ -370,7 +346,7 @@ impl Nic {
             // IBTA 1.7, 9.6.1.4: neither is valid without the other.
             _ => {
                 cold_path();
-                self.counters.drop(DropReason::NoGroup);
+                self.shared.counters.drop(DropReason::NoGroup);
             }
         }
     }
@@ -379,13 +355,15 @@ impl Nic {
     fn receive_for(&mut self, now: Instant, qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) {
         // rule: 9.6.1-no-answer, A16-no-qp0
         let known = self.with_qp(now, qpn, |qp, cx| {
-            cx.counters.count(Stat::RxPackets);
-            cx.counters.add(Stat::RxBytes, packet.payload.len() as u64);
+            cx.nic.counters.count(Stat::RxPackets);
+            cx.nic
+                .counters
+                .add(Stat::RxBytes, packet.payload.len() as u64);
             qp.traffic.note_received(packet.payload.len());
             // rule: A17.9.2-ce-seen
             if meta.is_marked() {
                 cold_path();
-                cx.counters.count(Stat::EcnMarked);
+                cx.nic.counters.count(Stat::EcnMarked);
             }
             if packet.bth.opcode.operation() == Operation::Cnp {
                 cold_path();
@@ -467,9 +445,9 @@ impl Nic {
         let window_share = &mut self.qps.at_mut(handle)?.qp.window_share;
         if turn == Turn::PortFull {
             cold_path();
-            self.peer_windows.reserve(window_share);
+            self.shared.peer_windows.reserve(window_share);
         } else {
-            self.peer_windows.release(window_share);
+            self.shared.peer_windows.release(window_share);
             if let Some(window) = window_share.window() {
                 self.offer_peer_window_room(window);
             }
@@ -505,16 +483,17 @@ impl Nic {
     /// set.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
-        if self.injected.is_some() {
+        if self.observed.intercepts() {
             cold_path();
-            return self.timers.next().into_iter().chain(self.next_late()).min();
+            let late = self.observed.next_late();
+            return self.timers.next().into_iter().chain(late).min();
         }
         self.timers.next()
     }
 
     /// Handles all timers that are due at `now`.
     pub fn handle_timeouts(&mut self, now: Instant) {
-        if self.injected.is_some() {
+        if self.observed.intercepts() {
             cold_path();
             self.deliver_late(now);
         }
@@ -545,17 +524,17 @@ impl Nic {
     /// Whether an event waits to be taken.
     #[inline]
     pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
+        !self.shared.events.is_empty()
     }
 
     /// Takes the oldest event that has not been polled; `None` if there is none.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.shared.events.pop_front()
     }
 
     /// The counters so far.
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.shared.counters
     }
 }

@@ -138,7 +138,7 @@ impl Nic {
             index += 1;
         }
         if index == 0 {
-            self.counters.drop(DropReason::NoGroup);
+            self.shared.counters.drop(DropReason::NoGroup);
         }
     }
 }

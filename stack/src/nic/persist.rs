@@ -8,14 +8,14 @@ impl Nic {
     /// Whether [`Nic::poll_persist`] would return a request.
     #[inline]
     pub fn has_persists(&self) -> bool {
-        !self.persists.is_empty()
+        !self.shared.persists.is_empty()
     }
 
     /// Takes the oldest request to make memory durable that has not been polled; `None` if there is
     /// none. Each belongs to a FLUSH of a peer, which is answered after
     /// [`Nic::finish_persist`].
     pub fn poll_persist(&mut self) -> Option<Persist> {
-        self.persists.pop()
+        self.shared.persists.pop()
     }
 
     /// Answers the FLUSH to which the request belonged, and executes the requests behind it that

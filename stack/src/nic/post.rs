@@ -1,7 +1,7 @@
 //! Posts requests, and schedules the QP's turn if it has something to send.
 
 use super::Nic;
-use crate::recorder::Entry;
+use crate::observe::Observer;
 use crate::time::Instant;
 use crate::wr::{PostError, RecvRequest, SendRequest};
 use core::hint::cold_path;
@@ -28,21 +28,17 @@ impl Nic {
             return posted.unwrap_or(Err(unknown));
         }
         // This queues the request; nothing else happens to the QP.
+        let mut observe = Observer::new(now, &mut slot.trace, &mut self.observed);
         let opcode = request.op.completion_opcode();
-        let bytes = match qp.queue_send(&self.memory, request) {
+        let bytes = match qp.queue_send(&self.shared.memory, request) {
             Ok(bytes) => bytes,
             Err(refused) => {
                 cold_path();
-                if let Some(recorder) = &mut slot.recorder {
-                    recorder.record_another(now, Entry::post_refused(opcode));
-                }
+                observe.post_refused(opcode);
                 return Err(refused);
             }
         };
-        if let Some(recorder) = &mut slot.recorder {
-            let bytes = request.op.reported_len(bytes);
-            recorder.record(now, Entry::posted_send(opcode, bytes));
-        }
+        observe.posted_send(opcode, request.op.reported_len(bytes));
         if qp.wants_to_send() {
             self.schedule(handle, false);
         }

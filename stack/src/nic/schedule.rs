@@ -2,10 +2,10 @@
 
 use super::Nic;
 use super::table::NEVER;
-use crate::cause::Blame;
 use crate::ids::Handle;
+use crate::observe::Observer;
 use crate::peer_window::PeerWindowId;
-use crate::qp::{Cx, Qp};
+use crate::qp::{Cx, Outcome, Qp};
 use crate::time::Instant;
 use crate::traffic::Sums;
 use core::hint::cold_path;
@@ -43,70 +43,43 @@ impl Nic {
     ) -> Option<R> {
         let Self {
             qps,
-            srqs,
-            memory,
-            counters,
-            events,
-            reorder,
-            peer_windows,
-            slack,
-            persists,
-            congestion,
+            shared,
             pending_cnps,
             reports,
-            failures,
-            injected,
-            mismatches,
+            observed,
             ..
         } = self;
         let slot = qps.at_mut(handle)?;
-        let (qp, recorder) = (&mut slot.qp, slot.recorder.as_deref_mut());
-        let sums = Sums::of(counters);
+        let qp = &mut slot.qp;
+        let sums = Sums::of(&shared.counters);
         let mut cx = Cx {
             now,
-            srqs,
-            memory,
-            counters,
-            events,
-            reorder,
-            peer_room: peer_windows.room(&qp.window_share),
-            out_of_peer_room: false,
-            congestion,
-            peer_windows,
-            slack,
             handle,
-            persists,
-            cnp_due: false,
-            slowed_to: None,
+            peer_room: shared.peer_windows.room(&qp.window_share),
+            nic: shared,
             nothing_follows: false,
-            report: None,
-            blame: Blame::default(),
-            injected: injected.as_deref_mut(),
-            recorder,
-            mismatches,
+            outcome: Outcome::default(),
+            observe: Observer::new(now, &mut slot.trace, observed),
         };
         let result = f(qp, &mut cx);
-        let (out_of_peer_room, slowed_to) = (cx.out_of_peer_room, cx.slowed_to);
-        if let Some(report) = cx.report {
+        let (shared, outcome) = (cx.nic, cx.outcome);
+        if let Some(report) = outcome.report {
             cold_path();
             reports.note(handle, report);
         }
-        if let Some(failure) = cx.blame.failure() {
-            cold_path();
-            failures.note(*failure);
-        }
-        qp.traffic.note_sent(&sums, cx.counters);
-        if cx.cnp_due {
+        qp.traffic.note_sent(&sums, &shared.counters);
+        if outcome.cnp_due {
             cold_path();
             pending_cnps.push_back(handle);
         }
-        if let Some(rate) = slowed_to {
+        let peer_windows = &mut shared.peer_windows;
+        if let Some(rate) = outcome.slowed_to {
             cold_path();
             peer_windows.note_rate(now, &qp.window_share, rate);
         }
         let in_flight = qp.in_flight();
         peer_windows.set_in_flight(&mut qp.window_share, in_flight);
-        if out_of_peer_room {
+        if outcome.out_of_peer_room {
             cold_path();
             peer_windows.wait(&mut qp.window_share, handle);
         }
@@ -148,7 +121,7 @@ impl Nic {
     /// room for a turn.
     #[inline]
     pub(super) fn offer_peer_window_room(&mut self, window: PeerWindowId) {
-        if self.peer_windows.has_waiting(window) {
+        if self.shared.peer_windows.has_waiting(window) {
             cold_path();
             self.give_waiting_a_turn(window);
         }
@@ -156,15 +129,15 @@ impl Nic {
 
     #[inline(never)]
     fn give_waiting_a_turn(&mut self, window: PeerWindowId) {
-        let Some(handle) = self.peer_windows.next_waiting(window) else {
+        let Some(handle) = self.shared.peer_windows.next_waiting(window) else {
             return;
         };
-        if let Some(second) = self.peer_windows.second(window) {
+        if let Some(second) = self.shared.peer_windows.second(window) {
             self.qps.prefetch(second);
         }
         if let Some(slot) = self.qps.at_mut(handle) {
             slot.qp.window_share.on_turn();
-            self.peer_windows.reserve(&mut slot.qp.window_share);
+            self.shared.peer_windows.reserve(&mut slot.qp.window_share);
         }
         self.schedule(handle, false);
     }

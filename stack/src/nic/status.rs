@@ -60,7 +60,7 @@ impl Nic {
             longest_answered: qp.longest_answered(),
             nak_follows: qp.has_nak_to_send(),
             traffic: qp.traffic,
-            congestion: qp.congestion(now, &self.congestion.control),
+            congestion: qp.congestion(now, &self.shared.congestion.control),
         })
     }
 }

@@ -7,8 +7,8 @@
 use crate::hash::KeyMap;
 use crate::ids::Handle;
 use crate::memory::prefetch;
+use crate::observe::Trace;
 use crate::qp::Qp;
-use crate::recorder::Recorder;
 use crate::time::Instant;
 use core::cell::Cell;
 use roce_wire::Qpn;
@@ -27,8 +27,7 @@ pub(super) struct Slot {
     /// The deadline is the end of a pause, at which the QP gets its turn to send.
     pub(super) is_pause: bool,
     pub(super) qp: Box<Qp>,
-    /// Its flight recorder, if it is recorded.
-    pub(super) recorder: Option<Box<Recorder>>,
+    pub(super) trace: Trace,
 }
 
 impl Slot {
@@ -58,14 +57,14 @@ impl Table {
     }
 
     /// Adds a QP, whose number must be new.
-    pub(super) fn insert(&mut self, qpn: Qpn, qp: Qp, recorder: Option<Box<Recorder>>) {
+    pub(super) fn insert(&mut self, qpn: Qpn, qp: Qp, trace: Trace) {
         let slot = Some(Slot {
             qpn,
             scheduled: false,
             deadline: NEVER,
             is_pause: false,
             qp: Box::new(qp),
-            recorder,
+            trace,
         });
         let index = match self.free.pop() {
             Some(index) => {
@@ -128,12 +127,6 @@ impl Table {
         self.find(qpn)
             .and_then(|handle| self.at(handle))
             .map(|slot| &*slot.qp)
-    }
-
-    /// The flight recorder of a QP.
-    pub(super) fn recorder(&self, qpn: Qpn) -> Option<&Recorder> {
-        let slot = self.at(self.find(qpn)?)?;
-        slot.recorder.as_deref()
     }
 
     /// All QPs, in no order.

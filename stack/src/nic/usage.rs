@@ -24,11 +24,11 @@ impl Nic {
     pub fn usage(&self) -> Usage {
         Usage {
             qps: self.qps.len(),
-            regions: self.memory.len(),
+            regions: self.shared.memory.len(),
             timers: self.timers.len(),
             sends: self.qps.iter().map(|qp| qp.queued().0).sum(),
             receives: self.qps.iter().map(|qp| qp.queued().1).sum(),
-            events: self.events.len(),
+            events: self.shared.events.len(),
         }
     }
 }

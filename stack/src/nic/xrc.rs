@@ -14,7 +14,7 @@ use std::sync::Arc;
 impl Nic {
     /// Creates an XRC domain.
     pub fn create_xrcd(&mut self) -> XrcdId {
-        self.srqs.create_domain()
+        self.shared.srqs.create_domain()
     }
 
     /// Removes an XRC domain, which no SRQ and no target QP may use any more.
@@ -22,7 +22,7 @@ impl Nic {
     /// # Errors
     /// See [`SrqError`].
     pub fn destroy_xrcd(&mut self, domain: XrcdId) -> Result<(), SrqError> {
-        self.srqs.destroy_domain(domain)
+        self.shared.srqs.destroy_domain(domain)
     }
 
     /// Creates an SRQ for the target QPs of an XRC domain. Its receives complete to `cq`. Requests
@@ -37,7 +37,7 @@ impl Nic {
         cq: Arc<CompletionQueue>,
     ) -> Result<Srqn, SrqError> {
         let srqn = self.free_srqn()?;
-        self.srqs.create_xrc(srqn, init, domain, cq)?;
+        self.shared.srqs.create_xrc(srqn, init, domain, cq)?;
         Ok(srqn)
     }
 
@@ -48,7 +48,7 @@ impl Nic {
     /// If there is no such domain, or all QPNs are in use.
     pub fn create_xrc_target(&mut self, domain: XrcdId) -> Result<Qpn, CreateQpError> {
         let qpn = self.free_qpn()?;
-        self.srqs.join(domain)?;
+        self.shared.srqs.join(domain)?;
         let nothing = QueueLimits {
             depth: 0,
             max_sge: 0,

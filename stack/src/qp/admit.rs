@@ -1,7 +1,7 @@
 //! Admission: a QP accepts packets of its service, from its peer and in its partition, if its state
 //! allows them (IBTA 1.7, 9.6.1).
 
-use super::Qp;
+use super::{Cx, Qp};
 use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
 use crate::kind::QpState;
@@ -9,6 +9,19 @@ use core::hint::cold_path;
 use roce_wire::Packet;
 
 impl Qp {
+    /// Drops a packet that the QP does not admit. After a failure such packets are not reported,
+    /// because they would replace those before it.
+    #[cold]
+    pub(super) fn drop_unadmitted(&self, cx: &mut Cx<'_>, packet: &Packet<'_>, reason: DropReason) {
+        if self.core.state == QpState::Err {
+            cx.nic.counters.drop(reason);
+            return;
+        }
+        cx.observe.received(packet);
+        cx.observe.syndrome_of(packet);
+        cx.drop(reason);
+    }
+
     // rule: 9.2.3-migreq-taken
     /// Checks that the packet comes from the peer, and that the QP's state allows it.
     // rule: 9.8.2-source

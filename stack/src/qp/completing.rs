@@ -1,13 +1,12 @@
-//! Completions on their way to a CQ: delivered, or struck by an injected fault (see
-//! [`InjectedFaults`](crate::injected::InjectedFaults)).
+//! Completions on their way to a CQ.
 
 use super::{Cx, QpFailure};
-use crate::cause::{Cause, InjectedFailure};
+use crate::cause::Cause;
 use crate::cq::{CompletionQueue, Pushed};
 use crate::event::Event;
-use crate::injected::{CompletionFate, Delivery};
+use crate::observe::{Delivery, Intercepted};
 use crate::queue::EntryGuard;
-use crate::wr::{Completion, WcOpcode, WcStatus};
+use crate::wr::{Completion, WcStatus};
 use core::hint::cold_path;
 use std::sync::Arc;
 
@@ -20,9 +19,9 @@ impl Cx<'_> {
         solicited: bool,
         entry: Option<EntryGuard>,
     ) -> Result<(), QpFailure> {
-        if self.injected.is_some() {
+        if self.observe.intercepts() {
             cold_path();
-            return self.complete_with_fault(Delivery {
+            return self.complete_intercepted(Delivery {
                 cq: Arc::clone(cq),
                 completion,
                 solicited,
@@ -32,49 +31,27 @@ impl Cx<'_> {
         self.deliver(cq, completion, solicited, entry)
     }
 
-    /// Delivers a completion, or injects the fault that strikes it.
+    /// Delivers a completion that is intercepted, if it is to be delivered.
     #[cold]
-    fn complete_with_fault(&mut self, mut delivery: Delivery) -> Result<(), QpFailure> {
-        let Some(injected) = self.injected.as_deref_mut() else {
-            return self.deliver_now(delivery);
+    fn complete_intercepted(&mut self, delivery: Delivery) -> Result<(), QpFailure> {
+        let failure = match delivery.is_receive() {
+            true => QpFailure::Receive,
+            false => QpFailure::Send(WcStatus::WorkRequestFlushed),
         };
-        let (cq, completion) = (delivery.cq.id(), delivery.completion);
-        let failure = match injected.judge(&completion) {
-            CompletionFate::Deliver => None,
-            CompletionFate::Delay(time) => {
-                injected.hold(self.now + time, delivery);
-                return Ok(());
+        match self.observe.intercept(delivery) {
+            Intercepted::Deliver(delivery) => self.deliver_now(delivery),
+            Intercepted::Keep => Ok(()),
+            Intercepted::Fail(.., delivery) => {
+                delivery.map_or(Ok(()), |delivery| self.deliver_now(delivery))?;
+                Err(failure)
             }
-            CompletionFate::Lose => {
-                injected.lose(delivery);
-                return Ok(());
-            }
-            CompletionFate::Fail(status) => {
-                let wr_id = completion.wr_id;
-                delivery.completion.status = status;
-                Some(InjectedFailure::Status { status, wr_id })
-            }
-            CompletionFate::Overrun => {
-                if delivery.cq.overrun() {
-                    self.events.push_back(Event::CqError(cq));
+            Intercepted::Overrun(Delivery { cq, .. }) => {
+                if cq.overrun() {
+                    self.nic.events.push_back(Event::CqError(cq.id()));
                 }
-                self.blame
-                    .name(Cause::Injected(InjectedFailure::Overrun(cq)));
-                return Err(QpFailure::CqOverrun);
+                Err(QpFailure::CqOverrun)
             }
-        };
-        match injected.last_of_queue(&completion) {
-            Some(at) => injected.hold(at, delivery),
-            None => self.deliver_now(delivery)?,
         }
-        let Some(failure) = failure else {
-            return Ok(());
-        };
-        self.blame.name(Cause::Injected(failure));
-        Err(match completion.opcode {
-            WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => QpFailure::Receive,
-            _ => QpFailure::Send(WcStatus::WorkRequestFlushed),
-        })
     }
 
     /// Delivers a completion that was kept.
@@ -99,15 +76,15 @@ impl Cx<'_> {
         match cq.push(completion, self.now, solicited, entry) {
             Pushed::Quiet => Ok(()),
             Pushed::Notify => {
-                self.events.push_back(Event::CqNotify(cq.id()));
+                self.nic.events.push_back(Event::CqNotify(cq.id()));
                 Ok(())
             }
             Pushed::Overrun { first } => {
                 if first {
                     // rule: 11.6.3-cq-error
-                    self.events.push_back(Event::CqError(cq.id()));
+                    self.nic.events.push_back(Event::CqError(cq.id()));
                 }
-                self.blame.name(Cause::CqOverrun {
+                self.observe.failed(Cause::CqOverrun {
                     cq: cq.id(),
                     capacity: cq.capacity(),
                 });

@@ -1,13 +1,13 @@
 //! Congestion control of a QP (RoCEv2 Annex A17.9).
 
 use super::emit::{EmitError, emit};
+use super::requester::Requester;
 use super::{Cx, Qp, QpFailure, Turn};
 use crate::congestion::limiter::{Limiter, lower};
 use crate::congestion::{CongestionControl, QpCongestion};
 use crate::counters::{DropReason, Stat};
 use crate::encapsulation::{RxMeta, TxMeta};
 use crate::kind::QpState;
-use crate::recorder::Entry;
 use crate::time::Instant;
 use crate::transmit::Transmit;
 use core::hint::cold_path;
@@ -30,10 +30,10 @@ impl Qp {
     /// Handles a CNP whose ICRC has been verified.
     // rule: A17.9.3-cnp-taken
     pub(crate) fn receive_cnp(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, packet: &Packet<'_>) {
-        cx.record_received(packet);
+        cx.observe.received(packet);
         match self.admit_cnp(meta, packet) {
             Ok(()) => {
-                cx.counters.count(Stat::CnpsReceived);
+                cx.nic.counters.count(Stat::CnpsReceived);
                 self.congestion_counts.received += 1;
                 self.slow_down(cx);
             }
@@ -47,16 +47,16 @@ impl Qp {
         if !self.core.kind.is_connected() {
             return;
         }
-        let control = &cx.congestion.control;
+        let control = &cx.nic.congestion.control;
         match &mut self.limiter {
             Some(limiter) => limiter.on_cnp(cx.now, control),
             None => self.limiter = Limiter::after_cnp(cx.now, control).map(Box::new),
         }
         if let Some(limiter) = self.limiter.as_ref().filter(|limiter| limiter.has_law()) {
             self.congestion_started = true;
-            cx.slowed_to = limiter.law_rate(control);
-            if let Some(rate) = cx.slowed_to {
-                cx.record(|| Entry::slowed_down(rate));
+            cx.outcome.slowed_to = limiter.law_rate(control);
+            if let Some(rate) = cx.outcome.slowed_to {
+                cx.observe.congestion(rate);
             }
         }
     }
@@ -69,14 +69,17 @@ impl Qp {
             return;
         }
         // Discard the feedback on earlier packets, which has no influence on the initial rate.
-        let acknowledged = self.service.take_feedback().is_some();
-        let control = &cx.congestion.control;
+        let feedback = self.service.requester_mut().map(Requester::take_feedback);
+        let acknowledged = feedback.is_some();
+        let control = &cx.nic.congestion.control;
         let starting = Limiter::at_start(
             cx.now,
             control,
             self.core.config.mtu() + OVERHEAD,
             acknowledged,
-            cx.peer_windows.neighbour_rate(cx.now, &self.window_share),
+            cx.nic
+                .peer_windows
+                .neighbour_rate(cx.now, &self.window_share),
         );
         let Some(starting) = starting else {
             return;
@@ -93,7 +96,7 @@ impl Qp {
     pub(super) fn limit_rate(&mut self, cx: &mut Cx<'_>) {
         let limit = self.core.config.limit();
         let longest = self.core.config.mtu() + OVERHEAD;
-        let control = &cx.congestion.control;
+        let control = &cx.nic.congestion.control;
         let Some(limiter) = &mut self.limiter else {
             self.limiter = Limiter::limited(cx.now, limit, longest).map(Box::new);
             return;
@@ -109,19 +112,19 @@ impl Qp {
     /// Reports to congestion control which packets were acknowledged or lost.
     #[cold]
     pub(super) fn apply_feedback(&mut self, cx: &mut Cx<'_>) {
-        let Some((limiter, feedback)) = self.limiter.as_mut().zip(self.service.take_feedback())
+        let (Some(limiter), Some(requester)) = (&mut self.limiter, self.service.requester_mut())
         else {
             return;
         };
-        let control = &cx.congestion.control;
+        let feedback = requester.take_feedback();
+        let control = &cx.nic.congestion.control;
         if feedback.acked.packets > 0 {
             limiter.on_acked(cx.now, &feedback.acked, control);
         }
         if feedback.lost || feedback.timed_out {
             limiter.on_loss(cx.now, feedback.timed_out, control);
         }
-        self.service
-            .set_congestion_window(limiter.congestion_window());
+        requester.set_congestion_window(limiter.congestion_window());
     }
 
     /// Resets congestion control, as if the QP had sent nothing yet.
@@ -139,7 +142,8 @@ impl Qp {
 
     /// The congestion state as of `now`.
     pub(crate) fn congestion(&self, now: Instant, control: &CongestionControl) -> QpCongestion {
-        let (smoothed_rtt, min_rtt) = self.service.round_trips();
+        let requester = self.service.requester();
+        let (smoothed_rtt, min_rtt) = requester.map_or((None, None), Requester::round_trips);
         let mut status = QpCongestion {
             smoothed_rtt,
             min_rtt,
@@ -175,9 +179,10 @@ impl Qp {
         };
         cold_path();
         if limiter.paused_until().is_some() {
-            limiter.wake(cx.now, &cx.congestion.control);
+            limiter.wake(cx.now, &cx.nic.congestion.control);
             if limiter.paused_until().is_none()
-                && let Err(failure) = self.service.after_pause(cx)
+                && let Some(requester) = self.service.requester_mut()
+                && let Err(failure) = requester.after_pause(cx)
             {
                 self.fail(cx, Some(failure));
             }
@@ -192,7 +197,7 @@ impl Qp {
             return false;
         };
         cold_path();
-        !limiter.last_was_reply && self.service.has_data_to_send()
+        !limiter.last_was_reply && self.has_data_to_send()
     }
 
     /// Sends replies to the peer; those with data no faster than the rate allows.
@@ -202,17 +207,20 @@ impl Qp {
         port: &mut dyn Transmit,
         budget: usize,
     ) -> Result<Turn, QpFailure> {
+        let Some(responder) = self.service.responder_mut() else {
+            return Ok(Turn::Idle);
+        };
         let is_unlimited = self.limiter.is_none() && self.congestion_started;
-        if is_unlimited || self.service.has_only_ack_to_send() {
-            return self.service.transmit_replies(cx, port, &self.core, budget);
+        if is_unlimited || responder.has_only_ack_to_send() {
+            return responder.transmit(cx, port, &self.core, budget);
         }
         cold_path();
-        match self.service.replies_before_data() {
+        match responder.replies_before_data() {
             Some(0) => self.transmit_slowly(cx, port, budget, true),
             // The replies behind these are limited.
             before => {
                 let budget = budget.min(before.unwrap_or(budget));
-                self.service.transmit_replies(cx, port, &self.core, budget)
+                responder.transmit(cx, port, &self.core, budget)
             }
         }
     }
@@ -250,17 +258,16 @@ impl Qp {
         };
         let before = bytes_sent(cx);
         let Self { service, core, .. } = self;
-        let turn = if replies {
-            service.transmit_replies(cx, port, core, budget)?
-        } else {
-            service.transmit_requests(cx, port, core, budget)?
+        let turn = match service.responder_mut() {
+            Some(responder) if replies => responder.transmit(cx, port, core, budget)?,
+            _ => service.transmit_requests(cx, port, core, budget)?,
         };
         let bytes = bytes_sent(cx) - before;
         let Some(limiter) = &mut self.limiter else {
             return Ok(turn);
         };
         if bytes > 0 {
-            limiter.on_sent(cx.now, bytes, &cx.congestion.control);
+            limiter.on_sent(cx.now, bytes, &cx.nic.congestion.control);
             limiter.last_was_reply = replies;
         }
         // The rest is sent after the pause.
@@ -272,8 +279,8 @@ impl Qp {
     fn allowance(&mut self, cx: &Cx<'_>, budget: usize) -> Option<usize> {
         let longest = self.core.config.mtu() + OVERHEAD;
         if let Some(limiter) = &mut self.limiter {
-            let packets = limiter.allowed(cx.now, longest, &cx.congestion.control);
-            let is_over = limiter.is_over(&cx.congestion.control);
+            let packets = limiter.allowed(cx.now, longest, &cx.nic.congestion.control);
+            let is_over = limiter.is_over(&cx.nic.congestion.control);
             if is_over {
                 self.service.set_congestion_window(None);
             }
@@ -308,10 +315,10 @@ impl Qp {
             return;
         }
         if self.notifier.on_marked(cx.now) {
-            cx.cnp_due = true;
+            cx.outcome.cnp_due = true;
         } else {
             self.congestion_counts.suppressed += 1;
-            cx.counters.count(Stat::CnpsSuppressed);
+            cx.nic.counters.count(Stat::CnpsSuppressed);
         }
     }
 
@@ -327,7 +334,7 @@ impl Qp {
             return Turn::Idle;
         };
         let path = TxMeta {
-            traffic_class: cx.congestion.notification.traffic_class(),
+            traffic_class: cx.nic.congestion.notification.traffic_class(),
             ..path
         };
         // A CNP is not part of the sequence of packets: its PSN is 0.
@@ -341,14 +348,15 @@ impl Qp {
         if emit(cx, port, &path, self.core.qpn, &repr, 0, |_, _| Ok(())) == Err(EmitError::Full) {
             return Turn::PortFull;
         }
-        cx.counters.count(Stat::CnpsSent);
+        cx.nic.counters.count(Stat::CnpsSent);
         self.congestion_counts.sent += 1;
-        self.notifier.on_sent(cx.now, &cx.congestion.notification);
+        self.notifier
+            .on_sent(cx.now, &cx.nic.congestion.notification);
         Turn::Idle
     }
 }
 
 /// The bytes that this NIC has sent so far, headers included.
 fn bytes_sent(cx: &Cx<'_>) -> u64 {
-    cx.counters.stat(Stat::TxBytes) + cx.counters.stat(Stat::TxPackets) * OVERHEAD as u64
+    cx.nic.counters.stat(Stat::TxBytes) + cx.nic.counters.stat(Stat::TxPackets) * OVERHEAD as u64
 }

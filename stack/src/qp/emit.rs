@@ -4,7 +4,6 @@ use crate::counters::{Counters, Stat};
 use crate::encapsulation::{IpCovered, TxMeta, gid};
 use crate::memory::AccessError;
 use crate::qp::Cx;
-use crate::recorder::Entry;
 use crate::transmit::{Flow, ReserveError, Sequenced, Transmit, TxSlot};
 use core::hint::cold_path;
 use roce_wire::icrc::{IpHeader, Unsealed};
@@ -81,19 +80,19 @@ pub(crate) fn emit_packet(
 ) -> Result<bool, EmitError> {
     // Recorded first, because what is recorded is in registers now.
     let bth = &packet.repr.bth;
-    cx.record(|| Entry::sent(bth.opcode, bth.psn, packet.payload_len));
+    cx.observe.sent(bth.opcode, bth.psn, packet.payload_len);
     let written = match write_packet(port, packet, |out| fill(cx, out)) {
         Ok(written) => written,
         Err(error) => {
             cold_path();
-            cx.unrecord();
+            cx.observe.not_sent();
             return Err(error);
         }
     };
-    count_packets(cx.counters, written, 1, packet.payload_len);
+    count_packets(&mut cx.nic.counters, written, 1, packet.payload_len);
     if written == Written::Unsendable {
         cold_path();
-        cx.mark_unsendable();
+        cx.observe.unsendable();
     }
     Ok(written == Written::Kept)
 }

@@ -2,10 +2,10 @@
 //! 10.3.1.5 and 10.3.1.6).
 
 use super::{Cx, Qp};
-use crate::cause::{Cause, Failure, InjectedFailure};
+use crate::cause::{Cause, Failure};
 use crate::event::Event;
-use crate::injected::Delivery;
 use crate::kind::QpState;
+use crate::observe::Delivery;
 use crate::wr::{Completion, WcOpcode, WcStatus};
 use roce_wire::Qpn;
 
@@ -55,7 +55,7 @@ impl Qp {
         };
         if matches!(failure, Some(QpFailure::Send(_))) && self.core.kind.survives_send_errors() {
             // rule: 9.8.2-sqe, 9.8.3-sqe
-            self.explain(cx, failure);
+            self.report(cx, failure);
             self.enter(cx, QpState::Sqe);
             return match self.flush_sends(cx, status) {
                 Ok(()) => {}
@@ -63,7 +63,7 @@ impl Qp {
                 Err(overrun) => self.fail(cx, Some(overrun)),
             };
         }
-        self.explain(cx, failure);
+        self.report(cx, failure);
         let from = self.core.state;
         self.enter(cx, QpState::Err);
         self.release(cx);
@@ -79,21 +79,22 @@ impl Qp {
                 .and(receives)
                 .err()
                 .and_then(|overrun| overrun.event(self.core.qpn));
-            cx.events.extend(event.or(lost));
+            cx.nic.events.extend(event.or(lost));
         }
         if from != QpState::Err && self.srq().is_some() {
             // rule: 10.2.9-srq-last-wqe
-            cx.events.push_back(Event::LastWqeReached(self.core.qpn));
+            cx.nic
+                .events
+                .push_back(Event::LastWqeReached(self.core.qpn));
         }
     }
 
-    /// Notes why the QP fails.
+    /// Reports why the QP fails.
     #[cold]
-    fn explain(&self, cx: &mut Cx<'_>, failure: Option<QpFailure>) {
-        let named = cx.blame.take_named();
+    fn report(&self, cx: &mut Cx<'_>, failure: Option<QpFailure>) {
+        let named = cx.observe.take_cause();
         let (cause, request) = match failure {
             None => (Some(Cause::Application), None),
-            Some(QpFailure::Send(_)) if matches!(named, Some(Cause::Injected(_))) => (named, None),
             Some(QpFailure::Send(status)) => {
                 let cause = named.or_else(|| self.service.cause(cx, &self.core, status));
                 (cause, self.service.oldest_send())
@@ -101,17 +102,16 @@ impl Qp {
             Some(_) => (named, None),
         };
         let status = match (failure, cause) {
-            (_, Some(Cause::Injected(InjectedFailure::Status { status, .. }))) => Some(status),
             (Some(QpFailure::Send(status)), _) => Some(status),
             (Some(QpFailure::Receive), Some(cause)) => cause.status_of_receive(),
             _ => None,
         };
         if let Some(cause) = cause {
-            cx.blame.note(Failure {
+            cx.observe.qp_failed(Failure {
                 qpn: self.core.qpn,
                 at: cx.now,
                 status,
-                queued: self.service.queued(),
+                queued: self.queued(),
                 request,
                 cause,
             });
@@ -162,10 +162,11 @@ impl Qp {
             invalidated_rkey: None,
             source: None,
         };
-        let (sent, received) = self.service.entry_guards();
         let (cq, entry) = match opcode {
-            WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => (&self.core.recv_cq, received),
-            _ => (&self.core.send_cq, Some(sent)),
+            WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => {
+                (&self.core.recv_cq, self.service.receives().entry_guard())
+            }
+            _ => (&self.core.send_cq, Some(self.service.send_guard())),
         };
         cx.complete(cq, completion, false, entry)
     }

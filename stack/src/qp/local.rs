@@ -10,17 +10,17 @@ use crate::wr::{SendOp, WcStatus};
 pub(super) fn perform(cx: &mut Cx<'_>, core: &Core, op: &SendOp) -> Result<(), QpFailure> {
     let done = match op {
         SendOp::BindMw(bind) => {
-            let bound = cx.memory.bind(core.pd, core.qpn, bind);
+            let bound = cx.nic.memory.bind(core.pd, core.qpn, bind);
             bound.map_err(Cause::Bind)
         }
         SendOp::LocalInv(key) => {
-            let invalidated = cx.memory.invalidate(core.pd, core.qpn, *key);
+            let invalidated = cx.nic.memory.invalidate(core.pd, core.qpn, *key);
             invalidated.map_err(|error| Cause::Invalidate { rkey: *key, error })
         }
         _ => Ok(()),
     };
     done.map_err(|cause| {
-        cx.blame.name(cause);
+        cx.observe.failed(cause);
         QpFailure::Send(WcStatus::MemoryWindowBindError)
     })
 }

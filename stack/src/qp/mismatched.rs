@@ -44,13 +44,3 @@ pub(crate) fn other_psn(core: &Core, packet: &Packet<'_>, expected: Psn) -> Opti
         },
     })
 }
-
-/// Of a packet that a UC or UD QP did not take.
-pub(crate) fn not_taken(
-    core: &Core,
-    meta: &RxMeta,
-    packet: &Packet<'_>,
-    found: (DropReason, Difference),
-) -> Mismatch {
-    Mismatch::new(core.qpn, meta, packet, found)
-}

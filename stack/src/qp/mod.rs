@@ -13,12 +13,12 @@ mod completing;
 mod congestion;
 pub(crate) mod emit;
 mod failure;
+mod inbound;
 mod local;
 mod mismatched;
 mod post;
 mod posted;
 mod receives;
-mod record;
 pub(crate) mod reorder;
 mod requester;
 mod responder;
@@ -29,30 +29,28 @@ mod sgl;
 mod suspicion;
 mod uc;
 mod ud;
-mod xrc;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, largest_path_mtu};
 pub(crate) use failure::QpFailure;
 pub(crate) use receives::Receives;
+use requester::Requester;
 pub(crate) use requester::Slack;
+use responder::Responder;
 
-use crate::cause::Blame;
 use crate::congestion::Congestion;
 use crate::congestion::limiter::Limiter;
 use crate::congestion::notification::Notifier;
-use crate::counters::Counters;
+use crate::counters::{Counters, DropReason};
 use crate::cq::CompletionQueue;
 use crate::encapsulation::RxMeta;
 use crate::event::Event;
-use crate::ids::{Handle, Srqn};
-use crate::injected::InjectedFaults;
+use crate::ids::{Handle, Srqn, XrcdId};
 use crate::kind::{QpKind, QpState};
 use crate::memory::{MemoryTable, NotDurable, PdId, prefetch};
-use crate::mismatch::Mismatches;
+use crate::observe::Observer;
 use crate::peer_window::{PeerWindows, WindowShare};
 use crate::persist::Persists;
 use crate::queue::QueueLimits;
-use crate::recorder::{Entry, Recorder};
 use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::traffic::QpTraffic;
@@ -60,7 +58,7 @@ use crate::transmit::{Flow, Position, Transmit};
 use congestion::CongestionCounts;
 use core::cell::Cell;
 use core::hint::cold_path;
-use reorder::ReorderPool;
+use reorder::{DEFAULT_PACKETS, ReorderPool};
 use roce_wire::{Packet, Qpn};
 use service::Service;
 use std::collections::VecDeque;
@@ -70,38 +68,77 @@ use std::sync::Arc;
 /// What a QP can access outside of itself during a call.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Instant,
-    pub(crate) srqs: &'a mut SrqTable,
-    pub(crate) memory: &'a mut MemoryTable,
-    pub(crate) counters: &'a mut Counters,
-    pub(crate) events: &'a mut VecDeque<Event>,
-    pub(crate) reorder: &'a mut ReorderPool,
-    /// The free bytes of the peer window.
-    pub(crate) peer_room: u64,
-    /// The QP had more to send than `peer_room` allows.
-    pub(crate) out_of_peer_room: bool,
-    pub(crate) congestion: &'a Congestion,
-    pub(crate) peer_windows: &'a PeerWindows,
-    /// What a QP of the NIC has learned last about the delay that hosts add to a round trip.
-    pub(crate) slack: &'a mut Option<Slack>,
     /// The QP in the NIC's table.
     pub(crate) handle: Handle,
-    pub(crate) persists: &'a mut Persists,
+    pub(crate) nic: &'a mut Shared,
+    /// The free bytes of the peer window.
+    pub(crate) peer_room: u64,
+    /// No packet follows the requests that the QP sends now: no reply, and no packet of another QP.
+    pub(crate) nothing_follows: bool,
+    pub(crate) outcome: Outcome,
+    pub(crate) observe: Observer<'a>,
+}
+
+impl Cx<'_> {
+    /// Drops the packet that is being handled.
+    #[cold]
+    pub(crate) fn drop(&mut self, reason: DropReason) {
+        self.nic.counters.drop(reason);
+        self.observe.dropped(reason);
+    }
+
+    /// Drops packets that had been kept.
+    #[cold]
+    pub(crate) fn drop_kept(&mut self, packets: u64, reason: DropReason) {
+        for _ in 0..packets {
+            self.nic.counters.drop(reason);
+        }
+        self.observe.dropped_kept(packets, reason);
+    }
+}
+
+/// What the QPs of a NIC share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) srqs: SrqTable,
+    pub(crate) memory: MemoryTable,
+    pub(crate) counters: Counters,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) reorder: ReorderPool,
+    pub(crate) congestion: Congestion,
+    pub(crate) peer_windows: PeerWindows,
+    /// What a QP has learned last about the delay that hosts add to a round trip.
+    pub(crate) slack: Option<Slack>,
+    pub(crate) persists: Persists,
+}
+
+impl Shared {
+    pub(crate) fn new(window_bytes: usize) -> Self {
+        Self {
+            srqs: SrqTable::default(),
+            memory: MemoryTable::default(),
+            counters: Counters::default(),
+            events: VecDeque::new(),
+            reorder: ReorderPool::new(DEFAULT_PACKETS),
+            congestion: Congestion::default(),
+            peer_windows: PeerWindows::new(window_bytes),
+            slack: None,
+            persists: Persists::default(),
+        }
+    }
+}
+
+/// What the NIC has to do for the QP after a call.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// The QP had more to send than [`Cx::peer_room`] allows.
+    pub(crate) out_of_peer_room: bool,
     /// The QP has a new CNP to send.
     pub(crate) cnp_due: bool,
     /// A CNP has reduced the QP's rate to this, in bits a second.
     pub(crate) slowed_to: Option<f64>,
-    /// No packet follows the requests that the QP sends now: no reply, and no packet of another QP.
-    pub(crate) nothing_follows: bool,
     /// The report for the port about packets that it keeps in memory.
     pub(crate) report: Option<Report>,
-    /// Why the QP fails, if it does.
-    pub(crate) blame: Blame,
-    /// Injected faults, if there are any.
-    pub(crate) injected: Option<&'a mut InjectedFaults>,
-    /// The QP's flight recorder, if it has one.
-    pub(crate) recorder: Option<&'a mut Recorder>,
-    /// Packets that do not fit QPs of this end.
-    pub(crate) mismatches: &'a mut Mismatches,
 }
 
 /// A report for the port about packets that it keeps in memory.
@@ -228,7 +265,12 @@ impl Qp {
 
     /// The SRQ that it takes receives from.
     pub(crate) fn srq(&self) -> Option<Srqn> {
-        self.service.srq()
+        self.service.receives().srq()
+    }
+
+    /// The XRC domain whose SRQs requests may name; `None` if the QP is not an XRC target.
+    pub(crate) fn domain(&self) -> Option<XrcdId> {
+        self.service.receives().domain()
     }
 
     /// Changes attributes and state (IBTA 1.7, 11.2.5.2).
@@ -243,7 +285,7 @@ impl Qp {
         let checked = attributes.check(self.core.kind, from, limits.max_packet_bytes);
         if let Err(refused) = checked {
             let to = attributes.state.unwrap_or(from);
-            cx.record(|| Entry::modify_refused(from, to));
+            cx.observe.modify_refused(from, to);
             return Err(refused);
         }
         let to = attributes.state.unwrap_or(from);
@@ -267,7 +309,16 @@ impl Qp {
                 let window = limits.window_bytes;
                 self.service.start_sending(cx, &self.core.config, window);
             }
-            (QpState::Sqd, QpState::Sqd) => self.service.reconfigure(&self.core.config),
+            (QpState::Sqd, QpState::Sqd) => {
+                if let Service::Rc {
+                    requester,
+                    responder,
+                } = &mut self.service
+                {
+                    requester.reconfigure(&self.core.config);
+                    responder.reconfigure(&self.core.config);
+                }
+            }
             (QpState::Rts, QpState::Sqd) => {
                 self.service.begin_drain();
                 self.note_drained(cx);
@@ -284,7 +335,7 @@ impl Qp {
     pub(super) fn enter(&mut self, cx: &mut Cx<'_>, to: QpState) {
         let from = core::mem::replace(&mut self.core.state, to);
         if from != to {
-            cx.record(|| Entry::state_changed(from, to));
+            cx.observe.state(from, to);
         }
     }
 
@@ -294,7 +345,7 @@ impl Qp {
             cold_path();
             self.drop_unadmitted(cx, packet, reason);
             if let Some(found) = mismatched::not_admitted(&self.core, meta, packet, reason) {
-                cx.mismatches.note(found);
+                cx.observe.mismatch(found);
             }
             return;
         }
@@ -307,10 +358,12 @@ impl Qp {
             if !self.established && self.core.kind.is_connected() {
                 self.established = true;
                 // rule: 11.6.3-comm-est
-                cx.events.push_back(Event::CommEstablished(self.core.qpn));
+                cx.nic
+                    .events
+                    .push_back(Event::CommEstablished(self.core.qpn));
             }
         }
-        cx.record_received(packet);
+        cx.observe.received(packet);
         let result = self.service.receive(cx, &self.core, meta, packet);
         if self.limiter.is_some() {
             cold_path();
@@ -330,8 +383,9 @@ impl Qp {
         number: u64,
         result: Result<(), NotDurable>,
     ) {
-        let done = self.service.finish_persist(cx, &self.core, number, result);
-        if let Err(failure) = done {
+        if let Some(responder) = self.service.responder_mut()
+            && let Err(failure) = responder.finish_persist(cx, &self.core, number, result)
+        {
             self.fail(cx, Some(failure));
         }
     }
@@ -347,7 +401,7 @@ impl Qp {
         budget: usize,
     ) -> Turn {
         self.end_pause(cx);
-        cx.nothing_follows &= !self.service.has_replies();
+        cx.nothing_follows &= !self.has_replies();
         if self.replies_go_first() {
             return match self.answer(cx, port, budget) {
                 Turn::Idle => self.transmit_requests(cx, port, budget),
@@ -390,7 +444,7 @@ impl Qp {
         budget: usize,
     ) -> Turn {
         self.end_pause(cx);
-        if !matches!(self.core.state, QpState::Rts | QpState::Sqd) {
+        if !self.queues_sends() {
             cold_path();
             return Turn::Idle;
         }
@@ -408,26 +462,44 @@ impl Qp {
     /// Whether it may have something to send.
     pub(crate) fn wants_to_send(&self) -> bool {
         let pauses = self.pause().is_some();
-        (self.service.has_replies() && !(pauses && self.service.has_data_to_send()))
-            || (matches!(self.core.state, QpState::Rts | QpState::Sqd)
-                && !pauses
-                && self.service.has_requests(&self.core))
+        (self.has_replies() && !(pauses && self.has_data_to_send()))
+            || (self.queues_sends() && !pauses && self.service.has_requests(&self.core))
+    }
+
+    /// Whether a reply to the peer waits to be sent.
+    fn has_replies(&self) -> bool {
+        let responder = self.service.responder();
+        responder.is_some_and(Responder::wants_to_send)
+    }
+
+    /// Whether the next reply to the peer carries data.
+    fn has_data_to_send(&self) -> bool {
+        let responder = self.service.responder();
+        responder.is_some_and(Responder::has_data_to_send)
+    }
+
+    /// Whether the only reply that waits is an acknowledgement.
+    fn has_only_ack_to_send(&self) -> bool {
+        let responder = self.service.responder();
+        responder.is_some_and(Responder::has_only_ack_to_send)
     }
 
     /// Whether it has a NAK to send.
     pub(crate) fn has_nak_to_send(&self) -> bool {
-        self.service.has_nak()
+        let responder = self.service.responder();
+        responder.is_some_and(Responder::has_nak_to_send)
     }
 
     /// Whether it has an acknowledgement to send, and nothing else.
     pub(crate) fn wants_only_to_acknowledge(&self) -> bool {
-        self.service.has_only_ack_to_send() && !self.service.has_requests(&self.core)
+        self.has_only_ack_to_send() && !self.service.has_requests(&self.core)
     }
 
     /// The next time to call [`Qp::handle_timeout`].
     pub(crate) fn deadline(&self) -> Option<Instant> {
         // During a pause the QP can't retransmit, so the retransmission timers wait for its end.
-        self.pause().or_else(|| self.service.deadline())
+        self.pause()
+            .or_else(|| self.service.requester()?.deadline())
     }
 
     /// Handles all timers that are due.
@@ -435,8 +507,9 @@ impl Qp {
         if self.pause().is_some() {
             return;
         }
-        if matches!(self.core.state, QpState::Rts | QpState::Sqd)
-            && let Err(failure) = self.service.handle_timeout(cx, &self.core)
+        if self.queues_sends()
+            && let Some(requester) = self.service.requester_mut()
+            && let Err(failure) = requester.handle_timeout(cx, &self.core)
         {
             self.fail(cx, Some(failure));
         }
@@ -447,7 +520,7 @@ impl Qp {
 
     /// The number of requests that have not completed: (sends, receives).
     pub(crate) fn queued(&self) -> (usize, usize) {
-        self.service.queued()
+        (self.service.sends(), self.service.receives().len())
     }
 
     /// The address of its peer, if it has one.
@@ -455,26 +528,30 @@ impl Qp {
         Some(self.core.config.path?.dst)
     }
 
-    /// Bytes that the peer has not acknowledged yet. Each packet counts as a full path MTU.
+    /// Bytes that the peer has not acknowledged yet. Each packet counts as a full path MTU. 0 for a
+    /// service without acknowledgements.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.service.packets_in_flight() * self.core.config.mtu() as u64
+        let packets = self.service.requester().map_or(0, Requester::in_flight);
+        packets * self.core.config.mtu() as u64
     }
 
     /// Whether the peer has not acknowledged everything that was sent. True for a service without
     /// acknowledgements.
     pub(crate) fn has_in_flight(&self) -> bool {
-        !self.service.is_acknowledged() || self.service.packets_in_flight() > 0
+        let requester = self.service.requester();
+        requester.is_none_or(|requester| requester.in_flight() > 0)
     }
 
     /// The length of the longest request that the peer has answered; 0 if there is none.
     pub(crate) fn longest_answered(&self) -> u32 {
-        self.service.longest_answered()
+        let requester = self.service.requester();
+        requester.map_or(0, Requester::longest_answered)
     }
 
     /// The flow, and the position before which the port may release all packets; `None` if the port
     /// keeps none.
     pub(crate) fn take_acknowledged(&mut self) -> Option<(Flow, Position)> {
-        let before = self.service.take_acknowledged()?;
+        let before = self.service.requester_mut()?.take_acknowledged()?;
         Some((self.flow(), before))
     }
 
@@ -488,10 +565,18 @@ impl Qp {
     /// Drops the out-of-order packets that it keeps in the NIC's pool, and reports the end of its
     /// flow to the port.
     pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
-        self.service.release(cx);
-        if self.service.end_flow() {
+        let Service::Rc {
+            requester,
+            responder,
+        } = &mut self.service
+        else {
+            return;
+        };
+        requester.release_out_of_order(cx);
+        responder.release_out_of_order(cx);
+        if requester.end_flow() {
             cold_path();
-            cx.report = Some(Report::Ended(self.flow()));
+            cx.outcome.report = Some(Report::Ended(self.flow()));
         }
     }
 
@@ -504,10 +589,7 @@ impl Qp {
         for cq in [&self.core.send_cq, &self.core.recv_cq] {
             cq.forget(self.core.qpn);
         }
-        if let Some(injected) = &mut cx.injected {
-            cold_path();
-            injected.forget(self.core.qpn);
-        }
+        cx.observe.forget_completions(self.core.qpn);
     }
 
     // rule: 10.3.1-reset-clears
@@ -528,7 +610,7 @@ impl Qp {
             cold_path();
             if self.service.take_drained() {
                 // rule: 11.6.3-sq-drained
-                cx.events.push_back(Event::SqDrained(self.core.qpn));
+                cx.nic.events.push_back(Event::SqDrained(self.core.qpn));
             }
         }
     }

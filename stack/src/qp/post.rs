@@ -4,7 +4,6 @@ use super::{Cx, Qp, sgl};
 use crate::kind::{QpKind, QpState};
 use crate::memory::MemoryTable;
 use crate::queue::{MAX_INLINE_BYTES, PayloadSource};
-use crate::recorder::Entry;
 use crate::wr::{
     Payload, PostError, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Target, WcOpcode,
     total_len,
@@ -38,11 +37,11 @@ impl Qp {
         request: &SendRequest<'_>,
     ) -> Result<(), PostError> {
         if self.queues_sends() {
-            self.queue_send(cx.memory, request)?;
+            self.queue_send(&cx.nic.memory, request)?;
             return Ok(());
         }
         let mut buffer = None;
-        let source = self.source(cx.memory, request, &mut buffer)?;
+        let source = self.source(&cx.nic.memory, request, &mut buffer)?;
         self.check_service(request)?;
         match self.core.state {
             QpState::Err | QpState::Sqe => {
@@ -136,16 +135,14 @@ impl Qp {
             // rule: 10.3.1-reset-no-posting
             QpState::Reset => Err(PostError::InvalidState(QpState::Reset)),
             QpState::Err => {
-                self.service.check_recv(wr)?;
+                self.service.receives().check(wr)?;
                 // The CQ's own event reports an overrun.
                 let _ = self.flush_one(cx, wr.wr_id, WcOpcode::Recv);
                 Ok(())
             }
             _ => {
                 self.service.post_recv(wr)?;
-                if let Some(recorder) = &mut cx.recorder {
-                    recorder.record_another(cx.now, Entry::posted_receive());
-                }
+                cx.observe.posted_receive();
                 Ok(())
             }
         }

@@ -60,7 +60,7 @@ impl Posted {
             false => Access::LOCAL_WRITE,
         };
         let all = (0, u64::from(self.len));
-        let (element, denied) = sgl::denied(cx.memory, core.pd, sges, all, rights)?;
+        let (element, denied) = sgl::denied(&cx.nic.memory, core.pd, sges, all, rights)?;
         Some(Cause::RequestMemory { element, denied })
     }
 

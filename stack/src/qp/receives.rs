@@ -145,7 +145,7 @@ impl Receives {
         let ReceiveSource::Xrc { domain, named } = &mut self.source else {
             return true;
         };
-        let Some((pd, cq)) = cx.srqs.of_domain(srq, *domain) else {
+        let Some((pd, cq)) = cx.nic.srqs.of_domain(srq, *domain) else {
             return false;
         };
         let same = named
@@ -185,7 +185,7 @@ impl Receives {
             && queue.is_empty()
         {
             // rule: 10.2.9-srq-rnr
-            cx.srqs.take(srq, cx.events, |wqe, sges| {
+            cx.nic.srqs.take(srq, &mut cx.nic.events, |wqe, sges| {
                 let taken = queue.push(wqe, sges);
                 debug_assert!(taken.is_ok(), "the queue was made for the SRQ's receives");
             });

@@ -1,18 +1,15 @@
 //! The two halves of a QP, by transport service.
 
 use super::attr::QpConfig;
-use super::requester::{Feedback, Requester};
+use super::requester::Requester;
 use super::responder::Responder;
 use super::sender::Sender;
 use super::{Core, Cx, QpFailure, QpInit, Receives, Turn, arrivals, uc, ud};
 use crate::cause::{Cause, FailedRequest};
 use crate::encapsulation::RxMeta;
-use crate::ids::{Srqn, XrcdId};
 use crate::kind::{QpKind, QpState};
-use crate::memory::NotDurable;
 use crate::queue::{EntryGuard, PayloadSource};
-use crate::time::{Duration, Instant};
-use crate::transmit::{Position, Transmit};
+use crate::transmit::Transmit;
 use crate::wr::{PostError, RecvRequest, SendRequest, WcStatus};
 use roce_wire::Packet;
 
@@ -38,6 +35,18 @@ pub(super) enum Service {
     },
 }
 
+/// Calls a method that both kinds of the sending half have.
+macro_rules! sending {
+    ($service:ident.$method:ident($($argument:expr),*)) => {
+        match $service {
+            Service::Rc { requester, .. } => requester.$method($($argument),*),
+            Service::Uc { sender, .. } | Service::Ud { sender, .. } => {
+                sender.$method($($argument),*)
+            }
+        }
+    };
+}
+
 impl Service {
     pub(super) fn new(init: &QpInit, receives: Receives) -> Self {
         match init.kind {
@@ -56,20 +65,55 @@ impl Service {
         }
     }
 
-    /// The SRQ that receives come from.
-    pub(super) fn srq(&self) -> Option<Srqn> {
+    /// The half that sends, if the peer acknowledges what it sends.
+    #[inline]
+    pub(super) fn requester(&self) -> Option<&Requester> {
         match self {
-            Self::Rc { responder, .. } => responder.srq(),
-            Self::Uc { receiver, .. } => receiver.rq.srq(),
-            Self::Ud { receiver, .. } => receiver.rq.srq(),
+            Self::Rc { requester, .. } => Some(requester),
+            Self::Uc { .. } | Self::Ud { .. } => None,
         }
     }
 
-    /// The XRC domain whose SRQs requests may name; `None` if the QP is not an XRC target.
-    pub(super) fn domain(&self) -> Option<XrcdId> {
+    #[inline]
+    pub(super) fn requester_mut(&mut self) -> Option<&mut Requester> {
         match self {
-            Self::Rc { responder, .. } => responder.domain(),
+            Self::Rc { requester, .. } => Some(requester),
             Self::Uc { .. } | Self::Ud { .. } => None,
+        }
+    }
+
+    /// The half that receives, if it replies to the peer.
+    // rule: 9.8.2-no-acks
+    #[inline]
+    pub(super) fn responder(&self) -> Option<&Responder> {
+        match self {
+            Self::Rc { responder, .. } => Some(responder),
+            Self::Uc { .. } | Self::Ud { .. } => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn responder_mut(&mut self) -> Option<&mut Responder> {
+        match self {
+            Self::Rc { responder, .. } => Some(responder),
+            Self::Uc { .. } | Self::Ud { .. } => None,
+        }
+    }
+
+    /// The receives.
+    pub(super) fn receives(&self) -> &Receives {
+        match self {
+            Self::Rc { responder, .. } => &responder.rq,
+            Self::Uc { receiver, .. } => &receiver.rq,
+            Self::Ud { receiver, .. } => &receiver.rq,
+        }
+    }
+
+    pub(super) fn receives_mut(&mut self) -> &mut Receives {
+        match self {
+            Self::Rc { responder, .. } => &mut responder.rq,
+            Self::Uc { receiver, .. } => &mut receiver.rq,
+            Self::Ud { receiver, .. } => &mut receiver.rq,
         }
     }
 
@@ -85,7 +129,7 @@ impl Service {
     /// RTR to RTS.
     pub(super) fn start_sending(&mut self, cx: &Cx<'_>, config: &QpConfig, window_bytes: usize) {
         match self {
-            Self::Rc { requester, .. } => requester.start(config, window_bytes, *cx.slack),
+            Self::Rc { requester, .. } => requester.start(config, window_bytes, cx.nic.slack),
             Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.start(config.sq_psn),
         }
     }
@@ -110,106 +154,25 @@ impl Service {
         config.rq_psn = expected.unwrap_or(config.rq_psn);
     }
 
-    /// Applies attributes that were changed in SQD.
-    pub(super) fn reconfigure(&mut self, config: &QpConfig) {
-        match self {
-            Self::Rc {
-                requester,
-                responder,
-            } => {
-                requester.reconfigure(config);
-                responder.reconfigure(config);
-            }
-            Self::Uc { .. } | Self::Ud { .. } => {}
-        }
-    }
-
-    /// Whether the peer acknowledges packets.
-    pub(super) fn is_acknowledged(&self) -> bool {
-        matches!(self, Self::Rc { .. })
-    }
-
-    /// Packets that the peer has not acknowledged yet; 0 for a service without acknowledgements.
-    pub(super) fn packets_in_flight(&self) -> u64 {
-        match self {
-            Self::Rc { requester, .. } => requester.in_flight(),
-            _ => 0,
-        }
-    }
-
-    /// The length of the longest request that the peer has answered; 0 for a service without answers.
-    pub(super) fn longest_answered(&self) -> u32 {
-        match self {
-            Self::Rc { requester, .. } => requester.longest_answered(),
-            _ => 0,
-        }
-    }
-
-    /// The position before which the port may release all packets; `None` if it keeps none.
-    pub(super) fn take_acknowledged(&mut self) -> Option<Position> {
-        match self {
-            Self::Rc { requester, .. } => requester.take_acknowledged(),
-            Self::Uc { .. } | Self::Ud { .. } => None,
-        }
-    }
-
-    /// Ends the flow: nothing that was sent is retransmitted any more. Returns whether the port
-    /// keeps any packet of it.
-    pub(super) fn end_flow(&mut self) -> bool {
-        match self {
-            Self::Rc { requester, .. } => requester.end_flow(),
-            Self::Uc { .. } | Self::Ud { .. } => false,
-        }
-    }
-
-    /// Drops the out-of-order packets that it keeps in the NIC's pool.
-    pub(super) fn release(&mut self, cx: &mut Cx<'_>) {
-        if let Self::Rc {
-            requester,
-            responder,
-        } = self
-        {
-            requester.release_out_of_order(cx);
-            responder.release_out_of_order(cx);
-        }
-    }
-
     /// Forgets everything.
     pub(super) fn reset(&mut self) {
+        self.stop_sending();
+        self.receives_mut().clear();
         match self {
-            Self::Rc {
-                requester,
-                responder,
-            } => {
-                requester.reset();
-                responder.reset();
-            }
-            Self::Uc { sender, receiver } => {
-                sender.reset();
-                receiver.rq.clear();
-                receiver.abandon();
-            }
-            Self::Ud { sender, receiver } => {
-                sender.reset();
-                receiver.rq.clear();
-            }
+            Self::Rc { responder, .. } => responder.reset(),
+            Self::Uc { receiver, .. } => receiver.abandon(),
+            Self::Ud { .. } => {}
         }
     }
 
-    /// Checks a send request without posting it.
+    /// Checks a send request without posting it. Returns its length.
     pub(super) fn check_send(
         &self,
         core: &Core,
         request: &SendRequest<'_>,
         source: PayloadSource<'_>,
-    ) -> Result<(), PostError> {
-        match self {
-            Self::Rc { requester, .. } => requester.check(core, request, source)?,
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => {
-                sender.check(core, request, source)?
-            }
-        };
-        Ok(())
+    ) -> Result<u32, PostError> {
+        sending!(self.check(core, request, source))
     }
 
     /// Appends a request to the send queue. Returns its length.
@@ -219,68 +182,35 @@ impl Service {
         request: &SendRequest<'_>,
         source: PayloadSource<'_>,
     ) -> Result<u32, PostError> {
-        match self {
-            Self::Rc { requester, .. } => requester.post(core, request, source),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.post(core, request, source),
-        }
-    }
-
-    /// Checks a receive request without posting it.
-    pub(super) fn check_recv(&self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
-        match self {
-            Self::Rc { responder, .. } => responder.check(wr),
-            Self::Uc { receiver, .. } => receiver.rq.check(wr),
-            Self::Ud { receiver, .. } => receiver.rq.check(wr),
-        }
+        sending!(self.post(core, request, source))
     }
 
     /// Appends a request to the receive queue.
     pub(super) fn post_recv(&mut self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
         match self {
             Self::Rc { responder, .. } => responder.post(wr),
-            Self::Uc { receiver, .. } => receiver.rq.post(wr),
-            Self::Ud { receiver, .. } => receiver.rq.post(wr),
+            Self::Uc { .. } | Self::Ud { .. } => self.receives_mut().post(wr),
         }
     }
 
-    /// The number of requests that have not completed: (sends, receives).
-    pub(super) fn queued(&self) -> (usize, usize) {
-        match self {
-            Self::Rc {
-                requester,
-                responder,
-            } => (requester.len(), responder.len()),
-            Self::Uc { sender, receiver } => (sender.len(), receiver.rq.len()),
-            Self::Ud { sender, receiver } => (sender.len(), receiver.rq.len()),
-        }
+    /// The number of send requests that have not completed.
+    pub(super) fn sends(&self) -> usize {
+        sending!(self.len())
     }
 
-    /// The [`EntryGuard`]s of a request that completes as soon as it is posted: (send, receive).
-    pub(super) fn entry_guards(&self) -> (EntryGuard, Option<EntryGuard>) {
-        match self {
-            Self::Rc {
-                requester,
-                responder,
-            } => (requester.entry_guard(), responder.entry_guard()),
-            Self::Uc { sender, receiver } => (sender.entry_guard(), receiver.rq.entry_guard()),
-            Self::Ud { sender, receiver } => (sender.entry_guard(), receiver.rq.entry_guard()),
-        }
+    /// The guard of the queue entry of a send request that completes as soon as it is posted.
+    pub(super) fn send_guard(&self) -> EntryGuard {
+        sending!(self.entry_guard())
     }
 
     /// The oldest send request.
     pub(super) fn oldest_send(&self) -> Option<FailedRequest> {
-        match self {
-            Self::Rc { requester, .. } => requester.oldest(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.oldest(),
-        }
+        sending!(self.oldest())
     }
 
     /// Why the oldest send request fails with this status, if no code has named the cause.
     pub(super) fn cause(&self, cx: &Cx<'_>, core: &Core, status: WcStatus) -> Option<Cause> {
-        match self {
-            Self::Rc { requester, .. } => requester.cause(cx, core, status),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.cause(cx, core, status),
-        }
+        sending!(self.cause(cx, core, status))
     }
 
     /// Handles a packet that the QP's state admits.
@@ -301,26 +231,9 @@ impl Service {
         }
     }
 
-    /// Continues with a FLUSH whose memory is durable, or could not be made so.
-    pub(super) fn finish_persist(
-        &mut self,
-        cx: &mut Cx<'_>,
-        core: &Core,
-        number: u64,
-        result: Result<(), NotDurable>,
-    ) -> Result<(), QpFailure> {
-        match self {
-            Self::Rc { responder, .. } => responder.finish_persist(cx, core, number, result),
-            Self::Uc { .. } | Self::Ud { .. } => Ok(()),
-        }
-    }
-
     /// Prefetches what was posted and is sent soon.
     pub(super) fn prefetch_for_turn(&self) {
-        match self {
-            Self::Rc { requester, .. } => requester.prefetch_for_turn(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.prefetch_for_turn(),
-        }
+        sending!(self.prefetch_for_turn())
     }
 
     /// Sends up to `budget` packets of posted requests.
@@ -331,27 +244,7 @@ impl Service {
         core: &Core,
         budget: usize,
     ) -> Result<Turn, QpFailure> {
-        match self {
-            Self::Rc { requester, .. } => requester.transmit(cx, port, core, budget),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => {
-                sender.transmit(cx, port, core, budget)
-            }
-        }
-    }
-
-    /// Sends up to `budget` packets of replies to the peer.
-    pub(super) fn transmit_replies(
-        &mut self,
-        cx: &mut Cx<'_>,
-        port: &mut dyn Transmit,
-        core: &Core,
-        budget: usize,
-    ) -> Result<Turn, QpFailure> {
-        match self {
-            Self::Rc { responder, .. } => responder.transmit(cx, port, core, budget),
-            // rule: 9.8.2-no-acks
-            Self::Uc { .. } | Self::Ud { .. } => Ok(Turn::Idle),
-        }
+        sending!(self.transmit(cx, port, core, budget))
     }
 
     /// Whether posted requests may have something to send.
@@ -362,111 +255,21 @@ impl Service {
         }
     }
 
-    /// Whether a reply to the peer waits to be sent.
-    pub(super) fn has_replies(&self) -> bool {
-        match self {
-            Self::Rc { responder, .. } => responder.wants_to_send(),
-            Self::Uc { .. } | Self::Ud { .. } => false,
-        }
-    }
-
-    /// Whether a NAK to the peer waits to be sent.
-    pub(super) fn has_nak(&self) -> bool {
-        match self {
-            Self::Rc { responder, .. } => responder.has_nak_to_send(),
-            Self::Uc { .. } | Self::Ud { .. } => false,
-        }
-    }
-
-    /// The number of replies to the peer before the first one that carries data, if there is one.
-    pub(super) fn replies_before_data(&self) -> Option<usize> {
-        match self {
-            Self::Rc { responder, .. } => responder.replies_before_data(),
-            Self::Uc { .. } | Self::Ud { .. } => None,
-        }
-    }
-
-    /// Whether the next reply to the peer carries data.
-    pub(super) fn has_data_to_send(&self) -> bool {
-        match self {
-            Self::Rc { responder, .. } => responder.has_data_to_send(),
-            Self::Uc { .. } | Self::Ud { .. } => false,
-        }
-    }
-
-    /// Whether the only reply that waits is an acknowledgement.
-    pub(super) fn has_only_ack_to_send(&self) -> bool {
-        match self {
-            Self::Rc { responder, .. } => responder.has_only_ack_to_send(),
-            Self::Uc { .. } | Self::Ud { .. } => false,
-        }
-    }
-
-    /// The next deadline.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        match self {
-            Self::Rc { requester, .. } => requester.deadline(),
-            Self::Uc { .. } | Self::Ud { .. } => None,
-        }
-    }
-
-    /// Acknowledgements and losses since the last call; `None` for a service without
-    /// acknowledgements.
-    pub(super) fn take_feedback(&mut self) -> Option<Feedback> {
-        match self {
-            Self::Rc { requester, .. } => Some(requester.take_feedback()),
-            Self::Uc { .. } | Self::Ud { .. } => None,
-        }
-    }
-
-    /// The smoothed and the shortest round trip.
-    pub(super) fn round_trips(&self) -> (Option<Duration>, Option<Duration>) {
-        match self {
-            Self::Rc { requester, .. } => requester.round_trips(),
-            Self::Uc { .. } | Self::Ud { .. } => (None, None),
-        }
-    }
-
     /// Limits the packets in flight to `packets`, for congestion control.
     pub(super) fn set_congestion_window(&mut self, packets: Option<u64>) {
-        if let Self::Rc { requester, .. } = self {
+        if let Some(requester) = self.requester_mut() {
             requester.set_congestion_window(packets);
-        }
-    }
-
-    /// Resumes after a pause in which nothing could be sent.
-    ///
-    /// # Errors
-    /// If no retry is left.
-    pub(super) fn after_pause(&mut self, cx: &mut Cx<'_>) -> Result<(), QpFailure> {
-        match self {
-            Self::Rc { requester, .. } => requester.after_pause(cx),
-            Self::Uc { .. } | Self::Ud { .. } => Ok(()),
-        }
-    }
-
-    /// Handles the timers that are due.
-    pub(super) fn handle_timeout(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), QpFailure> {
-        match self {
-            Self::Rc { requester, .. } => requester.handle_timeout(cx, core),
-            Self::Uc { .. } | Self::Ud { .. } => Ok(()),
         }
     }
 
     /// Begins to drain in state SQD; [`Service::take_drained`] reports the end.
     pub(super) fn begin_drain(&mut self) {
-        match self {
-            Self::Rc { requester, .. } => requester.begin_drain(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.begin_drain(),
-        }
+        sending!(self.begin_drain())
     }
 
     /// Whether all requests that were begun have just completed. True once per drain.
     pub(super) fn take_drained(&mut self) -> bool {
-        match self {
-            Self::Rc { requester, .. } => requester.take_drained(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.take_drained(),
-        }
+        sending!(self.take_drained())
     }
 
     /// Completes the oldest send with `status`. `Ok(false)` if there is none.
@@ -476,12 +279,7 @@ impl Service {
         core: &Core,
         status: WcStatus,
     ) -> Result<bool, QpFailure> {
-        match self {
-            Self::Rc { requester, .. } => requester.complete_front(cx, core, status),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => {
-                sender.complete_front(cx, core, status)
-            }
-        }
+        sending!(self.complete_front(cx, core, status))
     }
 
     /// Flushes the oldest receive. `Ok(false)` if there is none.
@@ -490,19 +288,12 @@ impl Service {
         cx: &mut Cx<'_>,
         core: &Core,
     ) -> Result<bool, QpFailure> {
-        match self {
-            Self::Rc { responder, .. } => responder.flush_front(cx, core),
-            Self::Uc { receiver, .. } => arrivals::flush(&mut receiver.rq, cx, core),
-            Self::Ud { receiver, .. } => arrivals::flush(&mut receiver.rq, cx, core),
-        }
+        arrivals::flush(self.receives_mut(), cx, core)
     }
 
     /// Resets the sending half after an error has emptied its queue.
     pub(super) fn stop_sending(&mut self) {
-        match self {
-            Self::Rc { requester, .. } => requester.reset(),
-            Self::Uc { sender, .. } | Self::Ud { sender, .. } => sender.reset(),
-        }
+        sending!(self.reset())
     }
 
     /// Stops executing requests of the peer. Replies that are queued may still be sent.

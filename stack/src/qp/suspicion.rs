@@ -130,7 +130,7 @@ impl Suspicion {
         let distance = gap.distance();
         if distance > PLAUSIBLE {
             cold_path();
-            cx.counters.count(Stat::PsnGuesses);
+            cx.nic.counters.count(Stat::PsnGuesses);
             self.note_guess(cx.now, core, port, gap);
         } else if distance > 0 && !self.is_usual(port) {
             cold_path();

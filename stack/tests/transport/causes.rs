@@ -1,6 +1,7 @@
 //! Why QPs fail: the cause that each end names, with its numbers.
 
 use crate::sim::{A, B, Fate, Pair, Setup, to_state};
+use roce_observe::InWords;
 use roce_stack::{
     Access, AccessError, BindError, Cause, DeniedAccess, Failure, MwBind, MwType, QpKind, QpState,
     RemoteAddr, SendFlags, SendOp, Stat, WcStatus,
@@ -43,7 +44,7 @@ fn a_write_beyond_a_region_is_told_by_how_many_bytes() {
     };
     assert_eq!(denied.error, AccessError::OutOfBounds);
     assert_eq!(peer.status, None, "an event reports it");
-    let text = peer.cause.to_string();
+    let text = InWords(&peer.cause).to_string();
     assert!(
         text.ends_with("the access ends 4 bytes past its end"),
         "{text}"
@@ -62,7 +63,7 @@ fn an_access_before_or_behind_a_region_is_told_by_how_many_bytes() {
             remote.addr = remote.addr.wrapping_add_signed(offset);
             remote
         });
-        let text = peer.cause.to_string();
+        let text = InWords(&peer.cause).to_string();
         assert!(text.ends_with(words), "{text}");
     }
 }
@@ -73,7 +74,7 @@ fn a_missing_right_is_named_with_those_that_are_there() {
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
         pair.nodes[B].mem_with(64, access).remote(0)
     });
-    let text = peer.cause.to_string();
+    let text = InWords(&peer.cause).to_string();
     let expected = "lacks IBV_ACCESS_REMOTE_WRITE; it has IBV_ACCESS_LOCAL_WRITE | \
                     IBV_ACCESS_REMOTE_READ";
     assert!(text.contains(expected), "{text}");
@@ -182,7 +183,7 @@ fn memory_of_a_receive_and_of_a_read_without_local_write() {
     pair.post(A, 1, SendOp::Send, &[local.sge(0, 8)]);
     pair.run();
     let peer = failure(&pair, B);
-    let text = peer.cause.to_string();
+    let text = InWords(&peer.cause).to_string();
     assert!(
         matches!(peer.cause, Cause::ReceiveMemory { element: 0, .. }),
         "{peer:?}"
@@ -204,7 +205,7 @@ fn memory_of_a_receive_and_of_a_read_without_local_write() {
     );
     pair.run();
     let own = failure(&pair, A);
-    let text = own.cause.to_string();
+    let text = InWords(&own.cause).to_string();
     assert!(
         matches!(own.cause, Cause::RequestMemory { element: 0, .. }),
         "{own:?}"

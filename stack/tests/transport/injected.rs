@@ -1,9 +1,11 @@
 //! Fault injection: what becomes of completions that a judge decides about.
 
 use crate::sim::{A, B, Pair, Setup, to_state};
+use roce_observe::InWords;
+use roce_port::fault::{CompletionFate, CompletionFaults, FaultyCompletions};
 use roce_stack::{
-    Cause, Completion, CompletionFate, CompletionFaults, Event, InjectedFailure, PostError, QpKind,
-    QpState, SendOp, SendRequest, WcStatus,
+    Cause, Completion, Event, InjectedFailure, PostError, QpKind, QpState, SendOp, SendRequest,
+    WcStatus,
 };
 use std::time::Duration;
 
@@ -22,8 +24,8 @@ impl CompletionFaults for Script {
 /// Two connected QPs; `script` decides about the completions of `side`.
 fn injected(side: usize, setup: Setup, script: &[(u64, CompletionFate)]) -> Pair {
     let mut pair = Pair::new(setup);
-    let faults = Box::new(Script(script.to_vec()));
-    pair.nodes[side].nic.inject_completion_faults(faults);
+    let faults = FaultyCompletions::new(Script(script.to_vec()));
+    pair.nodes[side].nic.intercept_completions(Box::new(faults));
     pair
 }
 
@@ -51,7 +53,7 @@ fn a_request_reports_the_status_that_was_injected_and_the_others_are_flushed() {
     let failure = node.nic.failure(node.qpn).expect("it has failed");
     let cause = Cause::Injected(InjectedFailure::Status { status, wr_id: 2 });
     assert_eq!((failure.cause, failure.status), (cause, Some(status)));
-    let text = cause.to_string();
+    let text = InWords(&cause).to_string();
     assert!(text.contains("wr_id 0x2"), "{text}");
 }
 

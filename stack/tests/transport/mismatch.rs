@@ -1,6 +1,7 @@
 //! Packets that do not fit a QP: what was compared is reported once, and the QP does not fail.
 
 use crate::sim::{A, B, Pair, Setup, to_state};
+use roce_observe::{InWords, advice_on};
 use roce_stack::{Difference, Mismatch, QpState, SendOp};
 
 /// WRITEs of A to a QP of B in this state, until A gives up. Returns what B reports.
@@ -23,13 +24,13 @@ fn a_state_that_takes_no_packets_is_named_once() {
         };
         assert_eq!(only.difference, Difference::State(state));
         assert_eq!(only.times, 3, "it is retransmitted at least twice");
-        let text = only.to_string();
+        let text = InWords(only).to_string();
         let words = format!(
             "the QP is in state {}, in which it takes none",
             state.name()
         );
         assert!(text.ends_with(&words), "{text}");
-        assert!(!only.advice().is_empty());
+        assert!(!advice_on(only).is_empty());
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::congestion::reaction::{cnp, fixed};
 use crate::sim::{A, B, Fate, Hand, Pair, QKEY, Setup, to_state};
+use roce_observe::InWords;
 use roce_stack::{
     DropReason, Duration, Instant, PostError, QpEvent, QpKind, QpState, Recorded, SendOp,
     SendRequest, Verdict,
@@ -30,7 +31,7 @@ fn events_by_hand(hand: &Hand) -> Vec<String> {
 fn texts(events: &[Recorded]) -> Vec<String> {
     events
         .iter()
-        .map(|recorded| recorded.event.to_string())
+        .map(|recorded| InWords(&recorded.event).to_string())
         .collect()
 }
 
@@ -226,13 +227,13 @@ fn dropped_packets_have_their_reason() {
     let events = hand.node.nic.recorded(hand.node.qpn);
     let verdicts = events[3..].iter().map(|recorded| match recorded.event {
         QpEvent::Received { verdict, .. } => verdict,
-        other => panic!("{other}"),
+        other => panic!("{other:?}"),
     });
     assert_eq!(verdicts.collect::<Vec<_>>(), reasons.map(Verdict::Dropped));
     for reason in reasons {
         assert_eq!(hand.drops(reason), 1, "{reason:?}");
     }
-    let text = events[3].event.to_string();
+    let text = InWords(&events[3].event).to_string();
     assert_eq!(
         text,
         "received RC RDMA WRITE Only, PSN 0x800000, 8 bytes: dropped (wrong_pkey)"
@@ -257,7 +258,7 @@ fn unreliable_services_record_what_they_drop() {
         let expected = Verdict::Dropped(DropReason::NoReceive);
         assert!(
             matches!(newest, QpEvent::Received { verdict, .. } if verdict == expected),
-            "{newest}"
+            "{newest:?}"
         );
     }
 }
@@ -292,7 +293,7 @@ fn the_last_32_events_are_kept_oldest_first() {
     let events = hand.node.nic.recorded(hand.node.qpn);
     let psns = events.iter().map(|recorded| match recorded.event {
         QpEvent::Received { psn, .. } => psn,
-        other => panic!("{other}"),
+        other => panic!("{other:?}"),
     });
     let last = (68..100).map(|n| Psn::new(first + n));
     assert_eq!(psns.collect::<Vec<_>>(), last.collect::<Vec<_>>());

@@ -35,6 +35,11 @@ const CRATES: &[Tested] = &[
         wide: &["-p roce-sim --tests"],
     },
     Tested {
+        folder: "observe",
+        near: &["-p roce-stack --test transport"],
+        wide: &[],
+    },
+    Tested {
         folder: "cm",
         near: &["-p roce-cm --tests"],
         wide: &["-p roce-sim --tests"],

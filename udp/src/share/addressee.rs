@@ -1,7 +1,7 @@
 //! Decides which process a packet is for, from the same bytes as the BPF program.
 
 use roce_stack::QpnRange;
-use roce_wire::Qpn;
+use roce_wire::{Bth, Qpn};
 
 /// Offset of the destination QPN's first byte in the BTH.
 pub(super) const QPN: usize = 5;
@@ -49,11 +49,10 @@ pub(super) enum Addressee {
 impl Addressee {
     /// The process that the packet is for. `transport` starts at the BTH.
     pub(super) fn of(transport: &[u8]) -> Self {
-        let Some(part) = QpnRange::of_packet(transport) else {
-            return Self::Unknown;
-        };
-        if !is_for_qp1(transport) {
-            return Self::Part(part);
+        match Bth::dest_qpn_of(transport) {
+            Some(Qpn::QP1) => {}
+            Some(qpn) => return Self::Part(QpnRange::of(qpn)),
+            None => return Self::Unknown,
         }
         match transport.get(CLASS) {
             Some(&COMMUNICATION) => {}
@@ -71,10 +70,6 @@ impl Addressee {
         let part = id.and_then(|id| QpnRange::new((id >> ID_SHIFT) as u8));
         part.map_or(Self::Unknown, Self::Part)
     }
-}
-
-fn is_for_qp1(transport: &[u8]) -> bool {
-    field(transport, QPN) == Some([0, 0, Qpn::QP1.get() as u8])
 }
 
 fn field<const N: usize>(transport: &[u8], at: usize) -> Option<[u8; N]> {

@@ -3,7 +3,8 @@
 use super::strike::die;
 use super::{CompletionFault, Judge, Target};
 use parking_lot::Mutex;
-use roce_stack::{Completion, CompletionFate, CompletionFaults, Nic};
+use roce_port::fault::{CompletionFate, CompletionFaults, FaultyCompletions};
+use roce_stack::{Completion, Nic};
 use roce_wire::Qpn;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ impl ContextFaults {
             numbers: Arc::default(),
         };
         if new.judge.has(|what| matches!(what, Target::Completion(..))) {
-            nic.inject_completion_faults(Box::new(new.clone()));
+            nic.intercept_completions(Box::new(FaultyCompletions::new(new.clone())));
         }
         new
     }

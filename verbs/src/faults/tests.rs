@@ -180,7 +180,8 @@ fn each_opcode_is_one_of_those_that_its_order_names() {
 
 #[test]
 fn injections_of_one_qp_count_its_completions_only() {
-    use roce_stack::{CompletionFate, CompletionFaults as _, Nic, NicConfig};
+    use roce_port::fault::{CompletionFate, CompletionFaults as _};
+    use roce_stack::{Nic, NicConfig};
     let config = NicConfig {
         seed: [0; 32],
         max_packet_bytes: 1500,

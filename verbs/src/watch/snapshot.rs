@@ -3,6 +3,7 @@
 
 use super::waits::WaitSnapshot;
 use crate::why::{QpEventText, texts};
+use roce_observe::InWords;
 use roce_stack::{Failure, QpStatus, Recorded};
 use roce_wire::Qpn;
 use serde::{Deserialize, Serialize};
@@ -155,7 +156,7 @@ impl QpSnapshot {
             cnps_sent: congestion.cnps_sent,
             cnps_suppressed: congestion.cnps_suppressed,
             cnps_received: congestion.cnps_received,
-            why: failure.map(|failure| failure.cause.to_string()),
+            why: failure.map(|failure| InWords(&failure.cause).to_string()),
             why_code: failure.map(|failure| failure.cause.code()),
             events: failure.map_or_else(Vec::new, |failure| texts(failure.at, recorded)),
         }

@@ -1,6 +1,7 @@
 //! The last events of a failed QP, with their times before the failure.
 
 use core::fmt;
+use roce_observe::InWords;
 use roce_stack::{Instant, Recorded};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ const MOST_AS_TEXT: usize = 12;
 pub struct QpEventText {
     /// When it happened, in milliseconds from the failure on: negative before it.
     pub ms: f64,
-    /// What happened, as [`QpEvent`](super::QpEvent) says it.
+    /// What happened, a [`QpEvent`](super::QpEvent) in words.
     pub event: String,
 }
 
@@ -22,7 +23,7 @@ impl QpEventText {
         let nanos = |at: Instant| at.as_nanos() as i64;
         Self {
             ms: nanos(recorded.at).wrapping_sub(nanos(failed)) as f64 / 1e6,
-            event: recorded.event.to_string(),
+            event: InWords(&recorded.event).to_string(),
         }
     }
 }

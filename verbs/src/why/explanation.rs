@@ -4,6 +4,7 @@ use super::events::{QpEventText, lines, texts};
 use super::evidence::{Places, findings};
 use super::{Kind, kind_of_code};
 use core::fmt;
+use roce_observe::InWords;
 use roce_stack::{Failure, QpStatus, WcOpcode, WcStatus};
 use roce_wire::Qpn;
 use serde::{Serialize, Serializer};
@@ -118,7 +119,7 @@ impl fmt::Display for Explanation {
                 )?;
             }
         }
-        write!(f, "\n  why       {}", self.failure.cause)?;
+        write!(f, "\n  why       {}", InWords(&self.failure.cause))?;
         if let Some(likely) = &self.likely {
             write!(f, "\n  likely    {likely}")?;
         }
@@ -156,7 +157,7 @@ impl Serialize for Explanation {
                 None => self.kind().map(|kind| kind.event),
             },
             request,
-            why: failure.cause.to_string(),
+            why: InWords(&failure.cause).to_string(),
             why_code: failure.cause.code(),
             likely: self.likely.as_deref(),
             evidence: &self.evidence,

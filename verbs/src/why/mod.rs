@@ -25,6 +25,7 @@ pub use explanation::Explanation;
 pub(crate) use explanation::c_name;
 pub use output::{RefusedCall, WhyOutput, environment_why};
 pub use packets::{WHY_PCAP_VARIABLE, environment_why_packets};
+pub use roce_observe::InWords;
 pub use roce_stack::{
     Cause, DeniedAccess, Extent, FailedRequest, Failure, QpEvent, Recorded, Verdict,
 };

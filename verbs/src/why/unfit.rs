@@ -2,6 +2,7 @@
 
 use super::explanation::write_lines;
 use core::fmt;
+use roce_observe::{InWords, advice_on};
 use roce_stack::{Mismatch, QpKind};
 use serde::Serialize;
 use std::net::IpAddr;
@@ -31,8 +32,8 @@ impl UnfitPackets {
             service: kind.map(|kind| kind.to_string()),
             peer: mismatch.from,
             dropped: mismatch.reason.label(),
-            why: mismatch.to_string(),
-            advice: mismatch.advice(),
+            why: InWords(mismatch).to_string(),
+            advice: advice_on(mismatch),
         }
     }
 }

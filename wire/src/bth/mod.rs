@@ -77,6 +77,14 @@ impl Bth {
         }
     }
 
+    /// The destination QPN of the header that `bytes` begin with, for those who need it before they
+    /// can trust the rest. `None` if the bytes end before it.
+    #[inline]
+    pub fn dest_qpn_of(bytes: &[u8]) -> Option<Qpn> {
+        let word = bytes.get(field::CONGESTION..)?.first_chunk()?;
+        Some(Qpn::from_bits(u32::from_be_bytes(*word)))
+    }
+
     #[inline(always)]
     pub(crate) fn from_bytes(b: &[u8; Bth::LEN]) -> Result<Bth, ParseError> {
         let Some(opcode) = Opcode::from_byte(b[field::OPCODE]) else {

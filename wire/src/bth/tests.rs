@@ -101,6 +101,8 @@ fn round_trip() {
             assert_eq!(Opcode::from_byte(bytes[0]), None);
             continue;
         };
+        assert_eq!(Bth::dest_qpn_of(&bytes), Some(bth.dest_qpn));
+        assert_eq!(Bth::dest_qpn_of(&bytes[..7]), None);
         let mut out = [0xaa; Bth::LEN];
         bth.emit(&mut out);
         bytes[4] &= 0xc0;

@@ -26,13 +26,13 @@ impl Requester {
         // A ghost: an acknowledgement of a packet that was never sent (9.7.5.1.4).
         // rule: 9.7.5.1.4-ghost-ack
         if at >= self.max {
-            cx.add_syndrome_of(packet);
+            cx.observe.syndrome_of(packet);
             cx.drop(DropReason::GhostAck);
             return Ok(());
         }
         match aeth.syndrome {
             Syndrome::Ack(credits) => {
-                cx.counters.count(Stat::AcksReceived);
+                cx.nic.counters.count(Stat::AcksReceived);
                 // rule: 9.7.7.2-unsolicited-taken
                 // An old ACK has no effect. A repetition of the newest ACK may carry new credits.
                 // rule: 9.7.6.1-old-ack
@@ -52,16 +52,16 @@ impl Requester {
                 Ok(())
             }
             Syndrome::RnrNak(timer) => {
-                cx.add_syndrome_of(packet);
+                cx.observe.syndrome_of(packet);
                 self.receive_rnr_nak(cx, core, at, timer)
             }
             Syndrome::Nak(code) => {
-                cx.add_syndrome_of(packet);
+                cx.observe.syndrome_of(packet);
                 self.receive_nak(cx, core, at, code)
             }
             // rule: 9.7.6.1-reserved
             Syndrome::Reserved(_) => {
-                cx.add_syndrome_of(packet);
+                cx.observe.syndrome_of(packet);
                 cx.drop(DropReason::UnexpectedResponse);
                 Ok(())
             }
@@ -96,7 +96,7 @@ impl Requester {
         at: Seq,
         timer: RnrTimer,
     ) -> Result<(), QpFailure> {
-        cx.counters.count(Stat::RnrNaksReceived);
+        cx.nic.counters.count(Stat::RnrNaksReceived);
         self.retry.note_nak();
         if !self.acknowledge_before(cx, core, at)? {
             return Ok(());
@@ -109,7 +109,7 @@ impl Requester {
         }
         if !self.retry.receiver_not_ready(cx.now, timer) {
             // rule: 9.9.2-rnr-exceeded
-            cx.blame.name(Cause::ReceiverNotReady {
+            cx.observe.failed(Cause::ReceiverNotReady {
                 psn: at.wire(),
                 retries: core.config.rnr_retry,
                 wait: timer.duration(),
@@ -132,7 +132,7 @@ impl Requester {
     ) -> Result<(), QpFailure> {
         let status = match code {
             NakCode::PsnSequenceError => {
-                cx.counters.count(Stat::SequenceNaksReceived);
+                cx.nic.counters.count(Stat::SequenceNaksReceived);
                 self.retry.note_nak();
                 return self.receive_sequence_nak(cx, core, at);
             }
@@ -148,7 +148,7 @@ impl Requester {
                 return Ok(());
             }
         };
-        cx.counters.count(Stat::FatalNaksReceived);
+        cx.nic.counters.count(Stat::FatalNaksReceived);
         if self.acknowledge_before(cx, core, at)? {
             return Err(QpFailure::Send(status));
         }

@@ -10,7 +10,7 @@ impl Requester {
     /// The failure of a QP whose packet at `at` is lost again and again.
     #[cold]
     pub(super) fn always_lost(&self, cx: &mut Cx<'_>, at: Seq) -> QpFailure {
-        cx.blame.name(Cause::AlwaysLost {
+        cx.observe.failed(Cause::AlwaysLost {
             psn: at.wire(),
             retries: self.retry.retries(),
         });

@@ -212,13 +212,13 @@ impl Requester {
         }
         let sges = self.sq.sges(0);
         // rule: 9.4.4-read-scatter
-        if sgl::scatter(cx.memory, core.pd, sges, offset, packet.payload).is_err() {
+        if sgl::scatter(&cx.nic.memory, core.pd, sges, offset, packet.payload).is_err() {
             // rule: 9.9.2-fetch-protection
             return Err(QpFailure::Send(WcStatus::LocalProtectionError));
         }
         self.advance(cx, core, at.next())?;
         if !ends {
-            cx.merge_middle();
+            cx.observe.middle();
         }
         self.update_credit_from(packet);
         Ok(())
@@ -241,7 +241,7 @@ impl Requester {
         // The value is big-endian on the wire and native-endian in memory.
         // rule: 9.4.5-result-scattered
         let original = ack.original.to_ne_bytes();
-        if sgl::scatter(cx.memory, core.pd, self.sq.sges(0), 0, &original).is_err() {
+        if sgl::scatter(&cx.nic.memory, core.pd, self.sq.sges(0), 0, &original).is_err() {
             return Err(QpFailure::Send(WcStatus::LocalProtectionError));
         }
         self.advance(cx, core, at.next())?;
@@ -259,7 +259,7 @@ impl Requester {
 /// The failure of a QP whose peer sent this response.
 #[cold]
 fn bad_response(cx: &mut Cx<'_>, packet: &Packet<'_>) -> QpFailure {
-    cx.blame.name(Cause::BadResponse {
+    cx.observe.failed(Cause::BadResponse {
         opcode: packet.bth.opcode,
         len: packet.payload.len(),
     });

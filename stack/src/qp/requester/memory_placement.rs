@@ -56,7 +56,7 @@ impl Requester {
             &repr,
             payload as usize,
             |cx, packet| {
-                sgl::fetch(cx.memory, core.pd, source, 0, packet)?;
+                sgl::fetch(&cx.nic.memory, core.pd, source, 0, packet)?;
                 if flush.is_some() && self.flush_as_soft_roce {
                     packet.cover_headers_again();
                 }

@@ -336,7 +336,7 @@ impl Requester {
         if !is_usual {
             cold_path();
             if self.suspicion.refuses(cx, core, port) {
-                cx.add_syndrome_of(packet);
+                cx.observe.syndrome_of(packet);
                 return Ok(());
             }
         }
@@ -448,7 +448,7 @@ impl Requester {
         acked.packets += to - before;
         acked.in_flight = acked.in_flight.max(self.max - before);
         if self.kept_packets.on_progress() {
-            cx.report = Some(Report::Acknowledged);
+            cx.outcome.report = Some(Report::Acknowledged);
         }
         self.fetches.retire(to);
         self.complete_finished(cx, core)?;
@@ -457,7 +457,7 @@ impl Requester {
             // rule: 10.8.6-own-memory-back
             // Packets that were about to be retransmitted have been received after all.
             if self.recovery.timed_out && !self.recovery.peer_keeps() {
-                cx.counters.count(Stat::SpuriousTimeouts);
+                cx.nic.counters.count(Stat::SpuriousTimeouts);
                 self.send_window.undo_timeout();
             }
             self.nxt = to;
@@ -480,7 +480,7 @@ impl Requester {
     fn share_slack(&mut self, cx: &mut Cx<'_>) {
         if let Some(slack) = self.clock.take_learned_slack() {
             cold_path();
-            *cx.slack = Some(slack);
+            cx.nic.slack = Some(slack);
         }
     }
 

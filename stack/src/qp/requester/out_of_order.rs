@@ -9,9 +9,9 @@
 
 use super::Requester;
 use crate::counters::{DropReason, Stat};
+use crate::observe::Verdict;
 use crate::qp::reorder::{Kept, ReorderQueue};
 use crate::qp::{Core, Cx, QpFailure};
-use crate::recorder::Verdict;
 use crate::seq::Seq;
 use crate::wr::WcStatus;
 use core::hint::cold_path;
@@ -118,15 +118,16 @@ impl Requester {
     ) -> Result<(), QpFailure> {
         let kept = if self.suspicion.may_keep(cx.now, core, port) {
             let queue = &mut self.out_of_order.queue;
-            cx.reorder
-                .keep(cx.now, cx.counters, queue, self.una, at, packet)
+            cx.nic
+                .reorder
+                .keep(cx.now, &mut cx.nic.counters, queue, self.una, at, packet)
         } else {
             Kept::Dropped
         };
         match kept {
             Kept::Stored => {
-                cx.counters.count(Stat::OutOfOrderKept);
-                cx.judge(Verdict::KeptOutOfOrder);
+                cx.nic.counters.count(Stat::OutOfOrderKept);
+                cx.observe.verdict(Verdict::KeptOutOfOrder);
             }
             Kept::Duplicate => cx.drop(DropReason::DuplicateOutOfOrder),
             // rule: 9.7.6.1-response-gap
@@ -141,7 +142,7 @@ impl Requester {
 
     /// Handles the kept responses up to the next gap, and asks for what is missing there.
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), QpFailure> {
-        if cx.reorder.has_expired(cx.now, &self.out_of_order.queue) {
+        if cx.nic.reorder.has_expired(cx.now, &self.out_of_order.queue) {
             self.drop_kept(cx, DropReason::OutOfOrderExpired);
         }
         loop {
@@ -150,15 +151,15 @@ impl Requester {
                 self.advance(cx, core, open.unwrap_or(reached).min(reached))?;
             }
             // A kept response belongs to an open request, so `una` passes it only here.
-            if cx.reorder.first(&self.out_of_order.queue) != Some(self.una) {
+            if cx.nic.reorder.first(&self.out_of_order.queue) != Some(self.una) {
                 break;
             }
             let queue = &mut self.out_of_order.queue;
-            let Some(packet) = cx.reorder.take(cx.now, queue) else {
+            let Some(packet) = cx.nic.reorder.take(cx.now, queue) else {
                 break;
             };
             let result = self.place_response(cx, core, &packet.as_packet(), self.una);
-            cx.reorder.give_back(packet);
+            cx.nic.reorder.give_back(packet);
             if result == Err(QpFailure::Send(WcStatus::BadResponse)) {
                 // It may be forged, so only a response that arrives in order fails the QP.
                 cold_path();
@@ -197,7 +198,7 @@ impl Requester {
         if !self.out_of_order.is_new_evidence(missing, at, evidence) {
             return Ok(());
         }
-        cx.counters.count(Stat::ImpliedNaks);
+        cx.nic.counters.count(Stat::ImpliedNaks);
         let again = self
             .out_of_order
             .asked
@@ -213,7 +214,8 @@ impl Requester {
             max: self.max,
             witness: at,
         };
-        if evidence == Evidence::Dropped && cx.reorder.first(&self.out_of_order.queue).is_none() {
+        if evidence == Evidence::Dropped && cx.nic.reorder.first(&self.out_of_order.queue).is_none()
+        {
             // None of the following responses is kept.
             self.send_window.on_loss();
             self.go_back(missing);
@@ -235,6 +237,7 @@ impl Requester {
     pub(super) fn ask_for_missing(&mut self, cx: &mut Cx<'_>) -> Seq {
         let reached = self.out_of_order.reached.unwrap_or(self.una.next());
         let kept = cx
+            .nic
             .reorder
             .first(&self.out_of_order.queue)
             .unwrap_or(reached);
@@ -251,7 +254,7 @@ impl Requester {
     /// Drops all kept responses. [`Requester::catch_up`] then asks for them again.
     fn drop_kept(&mut self, cx: &mut Cx<'_>, reason: DropReason) {
         self.out_of_order.forget_asked();
-        let packets = cx.reorder.release(&mut self.out_of_order.queue);
+        let packets = cx.nic.reorder.release(&mut self.out_of_order.queue);
         if packets > 0 {
             cx.drop_kept(packets, reason);
         }

@@ -120,7 +120,7 @@ impl Requester {
             is_last: ends,
         };
         let kept = emit_packet(cx, port, &packet, |cx, packet| {
-            sgl::fetch(cx.memory, core.pd, source, offset, packet)
+            sgl::fetch(&cx.nic.memory, core.pd, source, offset, packet)
         })?;
         let ack_req = match (bth.ack_req, deferred) {
             (true, _) => AckReq::Yes,

@@ -18,7 +18,6 @@
 use super::Requester;
 use crate::counters::Stat;
 use crate::qp::Cx;
-use crate::recorder::Entry;
 use crate::seq::Seq;
 
 /// What the peer does with out-of-order packets.
@@ -259,8 +258,8 @@ impl Requester {
         if self.una == self.max || self.retry.is_waiting_for_receiver() {
             return;
         }
-        cx.counters.count(Stat::LateAnswers);
-        cx.record(|| Entry::response_late(self.una.wire()));
+        cx.nic.counters.count(Stat::LateAnswers);
+        cx.observe.response_late(self.una.wire());
         if self.misses_responses() {
             self.clock.mark_ambiguous(cx.now);
             self.ask_for_missing(cx);

@@ -5,7 +5,6 @@ use super::Requester;
 use crate::counters::Stat;
 use crate::qp::attr::QpConfig;
 use crate::qp::{Core, Cx, QpFailure};
-use crate::recorder::Entry;
 use crate::time::{Duration, Instant};
 use crate::wr::{SendOp, WcStatus};
 use roce_wire::RnrTimer;
@@ -207,7 +206,7 @@ impl Requester {
             .is_some_and(|until| until <= cx.now)
         {
             self.retry.receiver_wait = None;
-            cx.record(Entry::rnr_timer_ended);
+            cx.observe.rnr_timer_ended();
         }
         if self.clock.deferral_ended(cx.now) {
             self.ask_after_deferral(cx);
@@ -241,8 +240,9 @@ impl Requester {
             self.retry.ack_deadline = None;
             return Ok(());
         }
-        cx.counters.count(Stat::Timeouts);
-        cx.record(|| Entry::timed_out(self.una.wire(), self.retry.retries_left));
+        cx.nic.counters.count(Stat::Timeouts);
+        cx.observe
+            .timed_out(self.una.wire(), self.retry.retries_left);
         self.retry.backoff = (self.retry.backoff * 2).min(MAX_BACKOFF);
         if !self.retry.try_again(cx.now) {
             // rule: 9.9.2-retry-exceeded

@@ -9,7 +9,6 @@ use super::packets::{AckReq, Sent, bth, data_headers, data_opcode};
 use super::{Requester, SendWqe};
 use crate::qp::emit::{EmitError, Run, Written, count_packets, write_run};
 use crate::qp::{Core, Cx, sgl};
-use crate::recorder::Entry;
 use crate::transmit::Transmit;
 use roce_wire::PacketRepr;
 use roce_wire::icrc::Unsealed;
@@ -38,7 +37,7 @@ impl Requester {
         let len = wanted * mtu as u64;
         let offset = (self.nxt - wqe.first) * mtu as u64;
         let source = self.sq.source(self.cursor);
-        let Some(mut rest) = sgl::contiguous(cx.memory, core.pd, source, offset, len) else {
+        let Some(mut rest) = sgl::contiguous(&cx.nic.memory, core.pd, source, offset, len) else {
             return Ok(0);
         };
         let mut repr = PacketRepr {
@@ -64,7 +63,7 @@ impl Requester {
             let fill = |packet: &mut Unsealed<'_>| rest.take_front(mtu).read_into(packet);
             match write_run(port, &run, &mut repr, fill, advance) {
                 Ok((packets, written)) => {
-                    count_packets(cx.counters, written, packets, mtu);
+                    count_packets(&mut cx.nic.counters, written, packets, mtu);
                     sent += packets as u64;
                     let last = self.nxt + (sent - 1);
                     self.kept_packets.note(written == Written::Kept, last);
@@ -77,8 +76,7 @@ impl Requester {
         }
         if sent > 0 {
             let (opcode, first) = (repr.bth.opcode, self.nxt.wire());
-            cx.record(|| Entry::sent_middle(opcode, first, sent));
-            cx.merge_middle();
+            cx.observe.sent_middle(opcode, first, sent);
             let sent = Sent {
                 packets: sent,
                 ack_req: AckReq::No,

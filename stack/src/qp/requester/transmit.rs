@@ -64,12 +64,12 @@ impl Requester {
             // A retransmitted packet is in flight already.
             if self.nxt >= self.max && self.nxt >= self.shared_end {
                 cold_path();
-                cx.out_of_peer_room = true;
+                cx.outcome.out_of_peer_room = true;
                 return Ok(Turn::Idle);
             }
             let mut sent = self.send_next(cx, port, core, &wqe, what);
             if sent.is_ok() && wqe.packets > 2 && matches!(what, What::Data(Why::InOrder)) {
-                cx.merge_middle();
+                cx.observe.middle();
                 // The last packet of the turn asks for an acknowledgement.
                 let most = left.saturating_sub(1);
                 sent = self
@@ -283,8 +283,8 @@ impl Requester {
         self.kept_packets.note(sent.kept, at);
         if at < self.max {
             cold_path();
-            cx.counters.count(Stat::Retransmitted);
-            cx.mark_retransmitted();
+            cx.nic.counters.count(Stat::Retransmitted);
+            cx.observe.retransmitted();
         } else if sent.ack_req == AckReq::Yes {
             self.clock.trips.note(cx.now, at.next());
             if sent.timed {

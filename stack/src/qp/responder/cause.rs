@@ -9,7 +9,7 @@ use roce_wire::{Opcode, Packet};
 /// A request that is invalid for this cause.
 #[cold]
 pub(super) fn invalid(cx: &mut Cx<'_>, cause: Cause) -> Denial {
-    cx.blame.name(cause);
+    cx.observe.failed(cause);
     Refusal::InvalidRequest.into()
 }
 
@@ -47,8 +47,8 @@ pub(super) fn name_denied(
     rights: Access,
     error: AccessError,
 ) {
-    let denied = cx.memory.denied(access, rights, error);
-    cx.blame.name(Cause::PeerAccess { opcode, denied });
+    let denied = cx.nic.memory.denied(access, rights, error);
+    cx.observe.failed(Cause::PeerAccess { opcode, denied });
 }
 
 /// A request that needs a right that the QP does not have.

@@ -2,8 +2,8 @@
 //! 9.9.3).
 
 use super::{Arrival, Responder};
+use crate::observe::Verdict;
 use crate::qp::{Core, Cx, QpFailure};
-use crate::recorder::Verdict;
 use crate::wr::WcStatus;
 
 /// Why a request was not executed. It has used up no PSN, receive or reply, except after
@@ -53,7 +53,7 @@ impl Responder {
         denial: Denial,
     ) -> Result<(), QpFailure> {
         if !matches!(denial, Denial::Failed(_)) {
-            cx.judge(Verdict::Denied);
+            cx.observe.verdict(Verdict::Denied);
         }
         match denial {
             Denial::NotReady => {

@@ -277,7 +277,9 @@ fn check_read(cx: &Cx<'_>, pd: PdId, qpn: Qpn, reth: &Reth) -> Result<(), Access
     if reth.dma_len > 0 {
         let len = u64::from(reth.dma_len);
         let rights = Access::REMOTE_READ;
-        cx.memory.remote(pd, qpn, reth.rkey, reth.va, len, rights)?;
+        cx.nic
+            .memory
+            .remote(pd, qpn, reth.rkey, reth.va, len, rights)?;
     }
     Ok(())
 }
@@ -291,6 +293,7 @@ fn perform(
 ) -> Result<u64, AccessError> {
     let rights = Access::REMOTE_ATOMIC;
     let target = cx
+        .nic
         .memory
         .remote(pd, qpn, atomic.rkey, atomic.va, 8, rights)?;
     let original = match operation {

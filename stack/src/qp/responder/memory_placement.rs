@@ -82,6 +82,7 @@ impl Responder {
         // rule: A19-atomic-write-rights
         let rights = Access::REMOTE_WRITE;
         let target = cx
+            .nic
             .memory
             .remote(pd, core.qpn, reth.rkey, reth.va, 8, rights);
         // rule: A19-atomic-write-once
@@ -157,10 +158,11 @@ fn check_flush(
     let rights = Access::FLUSH_GLOBAL;
     // rule: A19-flush-range
     if feth.selectivity == FlushSelectivity::Region {
-        return cx.memory.remote_key(pd, qpn, reth.rkey, rights);
+        return cx.nic.memory.remote_key(pd, qpn, reth.rkey, rights);
     }
     let len = u64::from(reth.dma_len);
-    cx.memory
+    cx.nic
+        .memory
         .remote(pd, qpn, reth.rkey, reth.va, len, rights)
         .map(drop)
 }

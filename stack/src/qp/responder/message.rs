@@ -3,45 +3,11 @@
 use super::{Arrival, Denial, Refusal, Responder, cause};
 use crate::cause::Cause;
 use crate::memory::{Access, AccessError};
+use crate::qp::inbound::{Inbound, length_is_legal, write_target};
 use crate::qp::{Core, Cx, arrivals, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
 use core::hint::cold_path;
 use roce_wire::{Packet, Position};
-
-/// A message that is being received.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Inbound {
-    /// A SEND into the receive at the front of the queue; `placed` bytes have been placed.
-    Send { placed: u64 },
-    /// A WRITE to the region with this key, from `va` on; `rest` of `total` bytes are still
-    /// missing.
-    Write {
-        va: u64,
-        rkey: u32,
-        total: u32,
-        rest: u32,
-    },
-}
-
-impl Inbound {
-    /// Whether the receive at the front of the queue is in use.
-    pub(super) fn holds_receive(&self) -> bool {
-        matches!(self, Self::Send { .. })
-    }
-}
-
-/// Whether the payload has the length that its place in the message requires (IBTA 1.7, 9.7.4.1.6).
-fn length_is_legal(position: Position, len: usize, mtu: usize) -> bool {
-    let shortest = match position {
-        // rule: 9.7.4.1-length-full
-        Position::First | Position::Middle => mtu,
-        // rule: 9.7.4.1-length-last
-        Position::Last => 1,
-        // rule: 9.7.4.1-length-only
-        Position::Only => 0,
-    };
-    (shortest..=mtu).contains(&len)
-}
 
 /// A WRITE whose memory is denied. If it consumes a receive, the receive completes with the reason
 /// (IBTA 1.7, 11.6.2).
@@ -80,17 +46,17 @@ impl Responder {
             (Some(Inbound::Send { placed }), false) => placed,
             _ => return Err(cause::out_of_place(cx, packet)),
         };
-        if !length_is_legal(position, packet.payload.len(), core.config.mtu()) {
+        if !length_is_legal(packet, core.config.mtu()) {
             return Err(cause::wrong_length(cx, core, packet));
         }
         // rule: 9.7.4.1-no-receive
-        let Some((wqe, sges)) = self.rq.peek(cx.srqs) else {
+        let Some((wqe, sges)) = self.rq.peek(&cx.nic.srqs) else {
             return Err(Denial::NotReady);
         };
         let placed = offset + packet.payload.len() as u64;
         // rule: 9.7.4.1-longest-send
         if placed > wqe.len.min(MAX_MESSAGE_BYTES) {
-            cx.blame.name(Cause::MessageTooLong {
+            cx.observe.failed(Cause::MessageTooLong {
                 arrived: placed,
                 receive: wqe.len,
             });
@@ -101,30 +67,30 @@ impl Responder {
         let remote_pd = self.rq.remote_pd(core);
         // Before any byte is placed: a kept request that is denied leaves the receive to others.
         if let Some(rkey) = invalidated
-            && let Err(error) = cx.memory.check_invalidation(remote_pd, core.qpn, rkey)
+            && let Err(error) = cx.nic.memory.check_invalidation(remote_pd, core.qpn, rkey)
         {
-            cx.blame.name(Cause::PeerInvalidation { rkey, error });
+            cx.observe.failed(Cause::PeerInvalidation { rkey, error });
             return Err(Denial::Receive(WcStatus::RemoteInvalidRequest));
         }
         // rule: 9.4.1-no-remote-right
         let pd = self.rq.pd(core);
-        if sgl::scatter(cx.memory, pd, sges, offset, packet.payload).is_err() {
+        if sgl::scatter(&cx.nic.memory, pd, sges, offset, packet.payload).is_err() {
             let range = (offset, packet.payload.len());
-            cx.blame
-                .name(arrivals::memory_cause(cx.memory, pd, sges, range));
+            cx.observe
+                .failed(arrivals::memory_cause(&cx.nic.memory, pd, sges, range));
             // rule: 9.9.3-receive-protection
             return Err(Denial::Receive(WcStatus::LocalProtectionError));
         }
         // rule: 9.4.1.1-invalidate
         if let Some(rkey) = invalidated {
-            cx.memory.revoke(rkey);
+            cx.nic.memory.revoke(rkey);
         }
         self.rq.ensure_receive(cx);
         if !ends {
             self.inbound = Some(Inbound::Send { placed });
             // rule: 9.7.5.1.2-executed-first
             self.accept(packet);
-            cx.merge_middle();
+            cx.observe.middle();
             return Ok(());
         }
         self.inbound = None;
@@ -154,7 +120,7 @@ impl Responder {
         core: &Core,
         packet: &Packet<'_>,
     ) -> Result<(), Denial> {
-        let (va, rkey, total, rest) = match self.write_target(packet) {
+        let (va, rkey, total, rest) = match write_target(self.inbound, packet) {
             Some(target) => target,
             None => {
                 cold_path();
@@ -173,7 +139,7 @@ impl Responder {
         };
         // rule: 9.7.4.1.3-write-enabled
         let enabled = core.config.access.contains(Access::REMOTE_WRITE);
-        let legal = length_is_legal(position, len, core.config.mtu());
+        let legal = length_is_legal(packet, core.config.mtu());
         // rule: 9.7.4.1-longest-write
         if !adds_up || !legal || !enabled || u64::from(total) > MAX_MESSAGE_BYTES {
             cold_path();
@@ -187,13 +153,13 @@ impl Responder {
             });
         }
         // rule: 9.7.4.1-no-receive-write
-        let receiver_ready = packet.ext.imm.is_none() || self.rq.peek(cx.srqs).is_some();
+        let receiver_ready = packet.ext.imm.is_none() || self.rq.peek(&cx.nic.srqs).is_some();
         // A WRITE of no bytes needs no key (9.7.4.1.5).
         // rule: 9.7.4.1-no-bytes-no-key
         let target = if rest > 0 {
             let rights = Access::REMOTE_WRITE;
             // rule: 9.7.4.1-whole-first
-            match cx.memory.remote(
+            match cx.nic.memory.remote(
                 self.rq.remote_pd(core),
                 core.qpn,
                 rkey,
@@ -233,7 +199,7 @@ impl Responder {
                 rest: rest - step,
             });
             self.accept(packet);
-            cx.merge_middle();
+            cx.observe.middle();
             return Ok(());
         }
         self.inbound = None;
@@ -241,7 +207,7 @@ impl Responder {
         self.accept(packet);
         if packet.ext.imm.is_none() && len == core.config.mtu() {
             // It may be part of a train, like the packet before it.
-            cx.merge_middle();
+            cx.observe.middle();
         }
         // rule: 9.4.3-write-silent
         if let Some(imm) = packet.ext.imm {
@@ -258,24 +224,5 @@ impl Responder {
             self.complete_receive(cx, core, WcStatus::Success, arrival)?;
         }
         Ok(())
-    }
-
-    /// The destination of the packet's bytes: address, key, length of the message, and the length
-    /// that is left, this packet included. `None` if the packet is out of place.
-    // rule: 9.7.4.1.2-one-kind
-    fn write_target(&self, packet: &Packet<'_>) -> Option<(u64, u32, u32, u32)> {
-        match (self.inbound, packet.ext.reth) {
-            (None, Some(reth)) => Some((reth.va, reth.rkey, reth.dma_len, reth.dma_len)),
-            (
-                Some(Inbound::Write {
-                    va,
-                    rkey,
-                    total,
-                    rest,
-                }),
-                None,
-            ) => Some((va, rkey, total, rest)),
-            _ => None,
-        }
     }
 }

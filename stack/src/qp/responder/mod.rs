@@ -29,16 +29,14 @@ mod request;
 
 use super::arrivals::{self, Arrival};
 use super::attr::QpConfig;
+use super::inbound::Inbound;
 use super::reorder::ReorderQueue;
 use super::suspicion::Suspicion;
 use super::{Core, Cx, QpFailure, Receives};
-use crate::ids::{Srqn, XrcdId};
-use crate::queue::EntryGuard;
 use crate::seq::Seq;
 use crate::wr::{PostError, RecvRequest, WcStatus};
 use denial::{Denial, Refusal};
 use fetch::Resources;
-use message::Inbound;
 use persist::Persisting;
 use reply_queue::ReplyQueue;
 use roce_wire::{Credits, Psn};
@@ -46,7 +44,7 @@ use roce_wire::{Credits, Psn};
 /// The receiving half of a QP.
 #[derive(Debug)]
 pub(crate) struct Responder {
-    rq: Receives,
+    pub(crate) rq: Receives,
     epsn: Seq,
     /// The initial value of `epsn`.
     first: Seq,
@@ -116,9 +114,8 @@ impl Responder {
         self.replies.set_max(config.max_dest_rd_atomic);
     }
 
-    /// Forgets everything, posted receives included.
+    /// Forgets everything but the posted receives.
     pub(crate) fn reset(&mut self) {
-        self.rq.clear();
         self.replies = ReplyQueue::default();
         self.abandon();
     }
@@ -135,30 +132,6 @@ impl Responder {
         self.resources = Resources::default();
     }
 
-    /// The SRQ that receives come from.
-    pub(crate) fn srq(&self) -> Option<Srqn> {
-        self.rq.srq()
-    }
-
-    /// The XRC domain whose SRQs requests may name; `None` if the QP is not an XRC target.
-    pub(crate) fn domain(&self) -> Option<XrcdId> {
-        self.rq.domain()
-    }
-
-    /// The guard of the queue entry of a receive that completes.
-    pub(crate) fn entry_guard(&self) -> Option<EntryGuard> {
-        self.rq.entry_guard()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.rq.len()
-    }
-
-    /// Checks a request without posting it.
-    pub(crate) fn check(&self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
-        self.rq.check(wr)
-    }
-
     /// Appends a request to the receive queue.
     pub(crate) fn post(&mut self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
         self.rq.post(wr)?;
@@ -170,11 +143,6 @@ impl Responder {
         }
         self.peer_out_of_credits = false;
         Ok(())
-    }
-
-    /// Flushes the oldest receive. `Ok(false)` if there is none.
-    pub(crate) fn flush_front(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<bool, QpFailure> {
-        arrivals::flush(&mut self.rq, cx, core)
     }
 
     /// Completes the oldest receive. `Ok(false)` if there is none.

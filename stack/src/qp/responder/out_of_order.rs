@@ -13,9 +13,9 @@
 
 use super::{Denial, Responder};
 use crate::counters::{DropReason, Stat};
+use crate::observe::Verdict;
 use crate::qp::reorder::{BufferedPacket, Kept};
 use crate::qp::{Core, Cx, QpFailure};
-use crate::recorder::Verdict;
 use crate::seq::Seq;
 use core::hint::cold_path;
 use roce_wire::Packet;
@@ -44,13 +44,14 @@ impl Responder {
             Kept::Dropped
         } else {
             let queue = &mut self.out_of_order;
-            cx.reorder
-                .keep(cx.now, cx.counters, queue, self.epsn, at, packet)
+            cx.nic
+                .reorder
+                .keep(cx.now, &mut cx.nic.counters, queue, self.epsn, at, packet)
         };
         match kept {
             Kept::Stored => {
-                cx.counters.count(Stat::OutOfOrderKept);
-                cx.judge(Verdict::KeptOutOfOrder);
+                cx.nic.counters.count(Stat::OutOfOrderKept);
+                cx.observe.verdict(Verdict::KeptOutOfOrder);
             }
             Kept::Duplicate => self.receive_copy(cx, at, packet),
             Kept::Dropped => cx.drop(DropReason::OutOfSequence),
@@ -70,7 +71,7 @@ impl Responder {
     /// Handles a second copy of a kept request. If the two differ, the responder can't know which
     /// one is the peer's, so it executes neither.
     fn receive_copy(&mut self, cx: &mut Cx<'_>, at: Seq, packet: &Packet<'_>) {
-        let differs = cx.reorder.dispute(&self.out_of_order, at, packet);
+        let differs = cx.nic.reorder.dispute(&self.out_of_order, at, packet);
         cx.drop(if differs {
             DropReason::OutOfOrderDisputed
         } else {
@@ -84,7 +85,7 @@ impl Responder {
     /// Executes the kept requests up to the next gap, and sends a NAK for that gap.
     // rule: 9.7.4.1.1-early
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>, core: &Core) -> Result<(), QpFailure> {
-        while let Some(first) = cx.reorder.first(&self.out_of_order) {
+        while let Some(first) = cx.nic.reorder.first(&self.out_of_order) {
             cold_path();
             if self.is_persisting() {
                 return Ok(());
@@ -93,7 +94,7 @@ impl Responder {
                 self.release_out_of_order(cx);
                 return Ok(());
             }
-            if cx.reorder.has_expired(cx.now, &self.out_of_order) {
+            if cx.nic.reorder.has_expired(cx.now, &self.out_of_order) {
                 self.drop_kept(cx, DropReason::OutOfOrderExpired);
                 self.request_missing();
                 return Ok(());
@@ -102,11 +103,11 @@ impl Responder {
                 self.request_missing();
                 return Ok(());
             }
-            let Some(packet) = cx.reorder.take(cx.now, &mut self.out_of_order) else {
+            let Some(packet) = cx.nic.reorder.take(cx.now, &mut self.out_of_order) else {
                 return Ok(());
             };
             let outcome = self.execute_kept(cx, core, first, &packet);
-            cx.reorder.give_back(packet);
+            cx.nic.reorder.give_back(packet);
             if matches!(outcome?, Outcome::Missing) {
                 self.request_missing();
                 return Ok(());
@@ -155,7 +156,7 @@ impl Responder {
     pub(super) fn repeat_nak(&mut self, cx: &Cx<'_>) {
         if self.nak_repeated_for != Some(self.epsn)
             && !self.is_persisting()
-            && cx.reorder.first(&self.out_of_order).is_some()
+            && cx.nic.reorder.first(&self.out_of_order).is_some()
         {
             self.nak_repeated_for = Some(self.epsn);
             self.replies.sequence_nak(self.epsn);
@@ -168,7 +169,7 @@ impl Responder {
     }
 
     fn drop_kept(&mut self, cx: &mut Cx<'_>, reason: DropReason) {
-        let packets = cx.reorder.release(&mut self.out_of_order);
+        let packets = cx.nic.reorder.release(&mut self.out_of_order);
         if packets > 0 {
             cx.drop_kept(packets, reason);
         }

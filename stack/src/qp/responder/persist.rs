@@ -36,7 +36,10 @@ impl Responder {
         // rule: A19-flush-range
         let whole = feth.selectivity == FlushSelectivity::Region;
         let range = (!whole).then_some((reth.va, u64::from(reth.dma_len)));
-        let found = cx.memory.stretch((pd, core.qpn), reth.rkey, range, rights);
+        let found = cx
+            .nic
+            .memory
+            .stretch((pd, core.qpn), reth.rkey, range, rights);
         let stretch = match found {
             Ok(stretch) => stretch,
             Err(error) => {
@@ -48,7 +51,7 @@ impl Responder {
         // rule: A19-flush-persistent
         if stretch.durable.blocks(stretch.len) {
             self.persisting = Some(Persisting {
-                number: cx.persists.push(cx.handle, stretch),
+                number: cx.nic.persists.push(cx.handle, stretch),
                 opcode,
                 pd,
                 dropped: None,
@@ -109,7 +112,7 @@ impl Responder {
 /// A FLUSH whose memory could not be made durable.
 #[cold]
 fn not_durable(cx: &mut Cx<'_>, opcode: Opcode) -> Denial {
-    cx.blame.name(Cause::NotDurable { opcode });
+    cx.observe.failed(Cause::NotDurable { opcode });
     Denial::NotDurable
 }
 

@@ -11,7 +11,6 @@ use crate::kind::QpState;
 use crate::memory::{Access, AccessError, PdId};
 use crate::qp::emit::{EmitError, Run, count_packets, emit, write_run};
 use crate::qp::{Core, Cx, QpFailure, Turn};
-use crate::recorder::Entry;
 use crate::seq::Seq;
 use crate::transmit::Transmit;
 use roce_wire::icrc::Unsealed;
@@ -105,7 +104,7 @@ impl Responder {
                 Ok(packets) => left -= packets,
                 Err(EmitError::Full) => return Ok(Turn::PortFull),
                 Err(EmitError::Access(_)) if self.drop_repeated() => {
-                    cx.counters.drop(DropReason::StaleDuplicate);
+                    cx.nic.counters.drop(DropReason::StaleDuplicate);
                     left -= 1;
                 }
                 Err(EmitError::Access(_)) => {
@@ -151,6 +150,7 @@ impl Responder {
         let access = (reth.rkey, reth.va, u64::from(reth.dma_len));
         let rights = Access::REMOTE_READ;
         let error = cx
+            .nic
             .memory
             .remote(pd, core.qpn, reth.rkey, reth.va, access.2, rights)
             .err();
@@ -204,7 +204,8 @@ impl Responder {
                 return Ok(());
             }
             let rights = Access::REMOTE_READ;
-            cx.memory
+            cx.nic
+                .memory
                 .remote(pd, core.qpn, reth.rkey, va, len, rights)?
                 // rule: 9.5-read-sees-writes
                 .read_into(packet)
@@ -214,7 +215,7 @@ impl Responder {
                 // rule: 9.7.5.1.1-response-psn
                 *at = at.next();
                 *offset += u32::try_from(payload).unwrap_or(rest);
-                cx.merge_middle();
+                cx.observe.middle();
             }
             _ => drop(self.replies.queue.pop_front()),
         }
@@ -238,6 +239,7 @@ impl Responder {
         let va = reth.va.wrapping_add(offset.into());
         let (len, rights) = (max * mtu as u64, Access::REMOTE_READ);
         let mut source = cx
+            .nic
             .memory
             .remote(pd, core.qpn, reth.rkey, va, len, rights)
             .map_err(EmitError::Access)?;
@@ -257,13 +259,13 @@ impl Responder {
         // rule: 9.7.5.1.1-response-psn
         let advance = |repr: &mut PacketRepr| repr.bth.psn = repr.bth.psn.next();
         let (packets, written) = write_run(port, &run, &mut repr, fill, advance)?;
-        count_packets(cx.counters, written, packets, mtu);
+        count_packets(&mut cx.nic.counters, written, packets, mtu);
         if let Some(Reply::Read { at, offset, .. }) = self.replies.front_mut() {
             *at = *at + packets as u64;
             *offset += (packets * mtu) as u32;
         }
-        cx.record(|| Entry::sent_middle(repr.bth.opcode, at.wire(), packets as u64));
-        cx.merge_middle();
+        cx.observe
+            .sent_middle(repr.bth.opcode, at.wire(), packets as u64);
         Ok(packets)
     }
 
@@ -303,7 +305,7 @@ impl Responder {
         let aeth = self.aeth_ack(self.msn.wrapping_sub(fetches) & 0xff_ffff);
         // rule: 9.7.5.1.1-ack-psn
         self.send_aeth(cx, port, core, end.prev(), aeth)?;
-        cx.counters.count(Stat::AcksSent);
+        cx.nic.counters.count(Stat::AcksSent);
         self.replies.ack = false;
         self.peer_out_of_credits = self.credits().count() == Some(0);
         Ok(())
@@ -341,8 +343,8 @@ impl Responder {
                 msn: self.msn,
             },
         )?;
-        cx.counters.count(stat);
-        cx.add_syndrome(syndrome);
+        cx.nic.counters.count(stat);
+        cx.observe.syndrome(syndrome);
         self.peer_out_of_credits |= matches!(kind, NakKind::NotReady);
         // A NAK acknowledges everything before it.
         self.replies.nak = None;

@@ -3,9 +3,9 @@
 use super::{Denial, Responder, cause};
 use crate::cause::Cause;
 use crate::counters::{DropReason, Stat};
+use crate::observe::Verdict;
 use crate::qp::suspicion::Gap;
 use crate::qp::{Core, Cx, QpFailure, mismatched};
-use crate::recorder::Verdict;
 use crate::seq::Seq;
 use core::cmp::Ordering;
 use core::hint::cold_path;
@@ -30,8 +30,8 @@ impl Responder {
             Ordering::Equal => {
                 if self.is_persisting() {
                     cold_path();
-                    cx.counters.count(Stat::DuplicateRequests);
-                    cx.judge(Verdict::Duplicate);
+                    cx.nic.counters.count(Stat::DuplicateRequests);
+                    cx.observe.verdict(Verdict::Duplicate);
                     return Ok(());
                 }
                 if !self.suspicion.is_usual(port) {
@@ -85,7 +85,7 @@ impl Responder {
             && sent.diff(expected).unsigned_abs() >= gap
             && let Some(found) = mismatched::other_psn(core, packet, expected)
         {
-            cx.mismatches.note(found);
+            cx.observe.mismatch(found);
         }
     }
 
@@ -117,8 +117,8 @@ impl Responder {
     // rule: 9.7.5.1.3-duplicate-send
     fn repeat(&mut self, cx: &mut Cx<'_>, core: &Core, packet: &Packet<'_>, at: Seq) {
         // rule: 9.7.5.1.3-duplicate-part
-        cx.counters.count(Stat::DuplicateRequests);
-        cx.judge(Verdict::Duplicate);
+        cx.nic.counters.count(Stat::DuplicateRequests);
+        cx.observe.verdict(Verdict::Duplicate);
         match packet.bth.opcode.operation() {
             // rule: 9.7.5.1.3-duplicate-write
             Operation::Send | Operation::Write => {

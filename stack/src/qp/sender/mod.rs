@@ -167,7 +167,7 @@ impl Sender {
                 core.qpn,
                 &next.repr,
                 payload as usize,
-                |cx, out| sgl::fetch(cx.memory, core.pd, source, offset, out),
+                |cx, out| sgl::fetch(&cx.nic.memory, core.pd, source, offset, out),
             );
             match sent {
                 Ok(()) => self.note_sent(cx, core, payload, is_last)?,

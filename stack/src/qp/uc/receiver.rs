@@ -6,27 +6,12 @@
 use crate::counters::{DropReason, Stat};
 use crate::encapsulation::RxMeta;
 use crate::memory::{Access, AccessError};
-use crate::mismatch::Difference;
+use crate::mismatch::{Difference, Mismatch};
 use crate::qp::arrivals::{self, Arrival};
-use crate::qp::mismatched;
+use crate::qp::inbound::{Inbound, length_is_legal, write_target};
 use crate::qp::{Core, Cx, QpFailure, Receives, sgl};
 use crate::wr::{MAX_MESSAGE_BYTES, WcStatus};
 use roce_wire::{Operation, Packet, Position, Psn};
-
-/// A message in progress: some of its packets have arrived, but not all.
-#[derive(Clone, Copy, Debug)]
-enum Inbound {
-    /// A SEND into the receive at the front of the queue; `placed` bytes have been placed.
-    Send { placed: u64 },
-    /// A WRITE to the region with this key, from `va` on; `rest` of `total` bytes are still
-    /// missing.
-    Write {
-        va: u64,
-        rkey: u32,
-        total: u32,
-        rest: u32,
-    },
-}
 
 /// Places packets, and completes messages that arrive completely.
 #[derive(Debug)]
@@ -92,7 +77,7 @@ impl Receiver {
         let known = match (begins, open) {
             (true, Some(_)) => {
                 // The end of the previous message was lost.
-                cx.counters.count(Stat::UnfinishedMessages);
+                cx.nic.counters.count(Stat::UnfinishedMessages);
                 None
             }
             // rule: 9.8.2-resync-at-first
@@ -103,7 +88,7 @@ impl Receiver {
             }
             // rule: 9.8.2-gap-drops-message
             (false, Some(_)) if packet.bth.psn != self.epsn => {
-                cx.counters.count(Stat::UnfinishedMessages);
+                cx.nic.counters.count(Stat::UnfinishedMessages);
                 cx.drop(DropReason::OutOfSequence);
                 return Ok(());
             }
@@ -119,12 +104,12 @@ impl Receiver {
             Ok(()) => Ok(()),
             Err(Refusal::Drop(reason)) => {
                 if known.is_some() {
-                    cx.counters.count(Stat::UnfinishedMessages);
+                    cx.nic.counters.count(Stat::UnfinishedMessages);
                 }
                 cx.drop(reason);
                 if let Some(difference) = self.difference(cx, core, packet, (reason, known)) {
-                    let found = mismatched::not_taken(core, meta, packet, (reason, difference));
-                    cx.mismatches.note(found);
+                    let found = Mismatch::new(core.qpn, meta, packet, (reason, difference));
+                    cx.observe.mismatch(found);
                 }
                 Ok(())
             }
@@ -163,15 +148,14 @@ impl Receiver {
                 Difference::Right(Access::REMOTE_WRITE)
             }
             DropReason::AccessDenied => {
-                let (va, rkey, rest) = match (known, packet.ext.reth) {
-                    (Some(Inbound::Write { va, rkey, rest, .. }), _) => (va, rkey, rest),
-                    (_, Some(reth)) => (reth.va, reth.rkey, reth.dma_len),
-                    _ => return None,
-                };
+                let (va, rkey, _, rest) = write_target(known, packet)?;
                 let (rest, rights) = (u64::from(rest), Access::REMOTE_WRITE);
-                let found = cx.memory.remote(core.pd, core.qpn, rkey, va, rest, rights);
+                let found = cx
+                    .nic
+                    .memory
+                    .remote(core.pd, core.qpn, rkey, va, rest, rights);
                 let error = found.map(drop).err().unwrap_or(AccessError::Fault);
-                Difference::Memory(cx.memory.denied((rkey, va, rest), rights, error))
+                Difference::Memory(cx.nic.memory.denied((rkey, va, rest), rights, error))
             }
             _ => return None,
         })
@@ -191,7 +175,9 @@ impl Receiver {
             // rule: 9.8.2-sequence
             Some(Inbound::Write { .. }) => return Err(DropReason::OutOfPlace.into()),
         };
-        check_length(core, packet)?;
+        if !length_is_legal(packet, core.config.mtu()) {
+            return Err(DropReason::BadLength.into());
+        }
         self.rq.ensure_receive(cx);
         let Some(wqe) = self.rq.front() else {
             // rule: 9.8.2-no-receive-drops
@@ -203,10 +189,10 @@ impl Receiver {
             return Err(DropReason::ReceiveTooSmall.into());
         }
         let (pd, sges) = (self.rq.pd(core), self.rq.sges());
-        if sgl::scatter(cx.memory, pd, sges, offset, packet.payload).is_err() {
+        if sgl::scatter(&cx.nic.memory, pd, sges, offset, packet.payload).is_err() {
             let range = (offset, packet.payload.len());
-            cx.blame
-                .name(arrivals::memory_cause(cx.memory, pd, sges, range));
+            cx.observe
+                .failed(arrivals::memory_cause(&cx.nic.memory, pd, sges, range));
             return Err(self.fail_receive(cx, core));
         }
         if !ends(packet) {
@@ -232,26 +218,14 @@ impl Receiver {
         packet: &Packet<'_>,
         open: Option<Inbound>,
     ) -> Result<(), Refusal> {
-        let (va, rkey, total, rest) = match (open, packet.ext.reth) {
-            (None, Some(reth)) => (reth.va, reth.rkey, reth.dma_len, reth.dma_len),
-            (
-                Some(Inbound::Write {
-                    va,
-                    rkey,
-                    total,
-                    rest,
-                }),
-                None,
-            ) => (va, rkey, total, rest),
-            _ => return Err(DropReason::OutOfPlace.into()),
-        };
-        check_length(core, packet)?;
+        let (va, rkey, total, rest) = write_target(open, packet).ok_or(DropReason::OutOfPlace)?;
         let ends = ends(packet);
         // No more than one path MTU, so it fits in 32 bits.
         let len = u32::try_from(packet.payload.len()).unwrap_or(u32::MAX);
         // The packets must add up to the length that was announced.
         let adds_up = if ends { len == rest } else { len < rest };
-        if !adds_up || u64::from(total) > MAX_MESSAGE_BYTES {
+        let legal = length_is_legal(packet, core.config.mtu());
+        if !legal || !adds_up || u64::from(total) > MAX_MESSAGE_BYTES {
             return Err(DropReason::BadLength.into());
         }
         if !core.config.access.contains(Access::REMOTE_WRITE) {
@@ -264,7 +238,8 @@ impl Receiver {
         // A WRITE of no bytes needs no key (IBTA 1.7, 9.7.4.1.5).
         if rest > 0 {
             let rights = Access::REMOTE_WRITE;
-            cx.memory
+            cx.nic
+                .memory
                 .remote(core.pd, core.qpn, rkey, va, rest.into(), rights)
                 .and_then(|target| target.prefix(packet.payload.len()).write(packet.payload))
                 // rule: 9.8.2-write-check
@@ -314,20 +289,4 @@ fn ends(packet: &Packet<'_>) -> bool {
         packet.bth.opcode.position(),
         Position::Last | Position::Only
     )
-}
-
-/// Whether the payload has the length that its place in the message requires.
-// rule: 9.8.2-lengths
-fn check_length(core: &Core, packet: &Packet<'_>) -> Result<(), DropReason> {
-    let (len, mtu) = (packet.payload.len(), core.config.mtu());
-    let legal = match packet.bth.opcode.position() {
-        Position::First | Position::Middle => len == mtu,
-        Position::Last => (1..=mtu).contains(&len),
-        Position::Only => len <= mtu,
-    };
-    if legal {
-        Ok(())
-    } else {
-        Err(DropReason::BadLength)
-    }
 }

@@ -3,9 +3,8 @@
 use super::grh::{network_header, network_kind};
 use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
-use crate::mismatch::Difference;
+use crate::mismatch::{Difference, Mismatch};
 use crate::qp::arrivals::{self, Arrival};
-use crate::qp::mismatched;
 use crate::qp::{Core, Cx, QpFailure, Receives, sgl};
 use crate::wr::{DatagramSource, WcStatus};
 use roce_wire::{Grh, Packet};
@@ -71,8 +70,8 @@ impl Receiver {
             },
             _ => return,
         };
-        let found = mismatched::not_taken(core, meta, packet, (reason, difference));
-        cx.mismatches.note(found);
+        let found = Mismatch::new(core.qpn, meta, packet, (reason, difference));
+        cx.observe.mismatch(found);
     }
 
     fn place(
@@ -103,8 +102,8 @@ impl Receiver {
         }
         let header = network_header(meta, packet.repr().buffer_len(len));
         let (pd, sges) = (self.rq.pd(core), self.rq.sges());
-        let placed = sgl::scatter(cx.memory, pd, sges, 0, &header)
-            .and_then(|()| sgl::scatter(cx.memory, pd, sges, Grh::LEN as u64, packet.payload));
+        let placed = sgl::scatter(&cx.nic.memory, pd, sges, 0, &header)
+            .and_then(|()| sgl::scatter(&cx.nic.memory, pd, sges, Grh::LEN as u64, packet.payload));
         let (status, arrival) = match placed {
             Ok(()) => (
                 WcStatus::Success,
@@ -127,8 +126,8 @@ impl Receiver {
             // The receive itself is at fault (IBTA 1.7, 9.9.3.1.1).
             // rule: 9.8.3-bad-receive
             Err(_) => {
-                cx.blame
-                    .name(arrivals::memory_cause(cx.memory, pd, sges, (0, bytes)));
+                cx.observe
+                    .failed(arrivals::memory_cause(&cx.nic.memory, pd, sges, (0, bytes)));
                 (WcStatus::LocalProtectionError, Arrival::default())
             }
         };

@@ -1,6 +1,6 @@
 //! The mismatches that were noted.
 
-use super::Mismatch;
+use crate::mismatch::Mismatch;
 use roce_wire::Qpn;
 use std::collections::VecDeque;
 
@@ -62,9 +62,9 @@ impl Mismatch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Difference;
     use super::*;
     use crate::counters::DropReason;
+    use crate::mismatch::Difference;
     use roce_wire::Opcode;
 
     fn mismatch(qpn: u32, opcode: Opcode) -> Mismatch {

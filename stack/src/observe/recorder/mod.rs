@@ -14,9 +14,7 @@ mod event;
 pub(crate) use entry::Entry;
 pub use event::{QpEvent, Recorded, Verdict};
 
-use crate::counters::DropReason;
 use crate::time::Instant;
-use roce_wire::Syndrome;
 
 /// The number of events that are kept of each QP. A power of two.
 pub(crate) const CAPACITY: usize = 32;
@@ -79,33 +77,10 @@ impl Recorder {
         self.next = self.next.wrapping_sub(WORDS);
     }
 
-    /// Marks the newest event, the sending of a packet, as one that the port can't do.
-    #[cold]
-    pub(crate) fn mark_unsendable(&mut self) {
+    /// Changes the newest event.
+    pub(crate) fn change_newest(&mut self, change: impl FnOnce(Entry) -> Entry) {
         let word = self.entry(0);
-        *word = Entry::from_word(*word).as_unsendable().word();
-    }
-
-    /// Marks the newest event, the sending of a packet, as a retransmission.
-    #[cold]
-    pub(crate) fn mark_retransmitted(&mut self) {
-        let word = self.entry(0);
-        *word = Entry::from_word(*word).as_retransmitted().word();
-    }
-
-    /// Adds the syndrome to the newest event, the sending of a packet.
-    #[cold]
-    pub(crate) fn add_syndrome(&mut self, syndrome: Syndrome) {
-        let word = self.entry(0);
-        *word = Entry::from_word(*word).with_syndrome(syndrome).word();
-    }
-
-    /// Records kept packets that are dropped.
-    #[cold]
-    pub(crate) fn drop_kept(&mut self, now: Instant, packets: u64, reason: DropReason) {
-        if packets > 0 {
-            self.record(now, Entry::dropped_kept(packets, reason));
-        }
+        *word = change(Entry::from_word(*word)).word();
     }
 
     /// Makes one event of the newest two, if they are packets in the middle of the same message.

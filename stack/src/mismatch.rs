@@ -4,11 +4,6 @@
 //! nobody answers. [`Nic::poll_mismatch`](crate::Nic::poll_mismatch) reports what was compared, once for
 //! each QP and reason.
 
-mod noted;
-mod text;
-
-pub(crate) use noted::Mismatches;
-
 use crate::counters::DropReason;
 use crate::encapsulation::RxMeta;
 use crate::kind::{QpKind, QpState};
@@ -114,16 +109,10 @@ impl Mismatch {
 
     /// How often it must be seen until it is worth a report: a reliable QP retransmits what comes too
     /// early, and late packets come after the end of a connection.
-    fn threshold(&self) -> u32 {
+    pub(crate) fn threshold(&self) -> u32 {
         match self.opcode.transport() {
             Transport::Uc | Transport::Ud => 1,
             _ => 3,
         }
     }
-}
-
-/// Of a packet for a number that no QP has.
-pub(crate) fn unknown(qpn: Qpn, meta: &RxMeta, packet: &Packet<'_>) -> Mismatch {
-    let found = (DropReason::UnknownQp, Difference::NoQp);
-    Mismatch::new(qpn, meta, packet, found)
 }

@@ -1,23 +1,20 @@
 //! Causes in words.
 
-use super::{Cause, InjectedFailure};
-use crate::ids::CqId;
-use crate::memory::{Access, AccessError, DeniedAccess, Extent};
+use crate::{Bytes, InWords};
 use core::fmt::{Display, Formatter, Result};
+use roce_stack::{Access, AccessError, Cause, CqId, DeniedAccess, Extent, InjectedFailure};
 
-impl Access {
-    /// The name that C programs use for a right.
-    pub(crate) fn c_name(self) -> &'static str {
-        match self {
-            Self::LOCAL_WRITE => "IBV_ACCESS_LOCAL_WRITE",
-            Self::REMOTE_WRITE => "IBV_ACCESS_REMOTE_WRITE",
-            Self::REMOTE_READ => "IBV_ACCESS_REMOTE_READ",
-            Self::REMOTE_ATOMIC => "IBV_ACCESS_REMOTE_ATOMIC",
-            Self::MW_BIND => "IBV_ACCESS_MW_BIND",
-            Self::FLUSH_GLOBAL => "IBV_ACCESS_FLUSH_GLOBAL",
-            Self::FLUSH_PERSISTENT => "IBV_ACCESS_FLUSH_PERSISTENT",
-            _ => "another right",
-        }
+/// The name that C programs use for a right.
+pub(crate) fn c_name(right: Access) -> &'static str {
+    match right {
+        Access::LOCAL_WRITE => "IBV_ACCESS_LOCAL_WRITE",
+        Access::REMOTE_WRITE => "IBV_ACCESS_REMOTE_WRITE",
+        Access::REMOTE_READ => "IBV_ACCESS_REMOTE_READ",
+        Access::REMOTE_ATOMIC => "IBV_ACCESS_REMOTE_ATOMIC",
+        Access::MW_BIND => "IBV_ACCESS_MW_BIND",
+        Access::FLUSH_GLOBAL => "IBV_ACCESS_FLUSH_GLOBAL",
+        Access::FLUSH_PERSISTENT => "IBV_ACCESS_FLUSH_PERSISTENT",
+        _ => "another right",
     }
 }
 
@@ -31,28 +28,17 @@ impl Display for Rights {
         }
         for (number, right) in self.0.iter().enumerate() {
             let bar = if number == 0 { "" } else { " | " };
-            write!(f, "{bar}{}", right.c_name())?;
+            write!(f, "{bar}{}", c_name(right))?;
         }
         Ok(())
     }
 }
 
-/// A number of bytes.
-pub(crate) struct Bytes(pub(crate) u64);
-
-impl Display for Bytes {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        match self.0 {
-            1 => f.write_str("1 byte"),
-            bytes => write!(f, "{bytes} bytes"),
-        }
-    }
-}
-
-impl DeniedAccess {
+impl InWords<'_, DeniedAccess> {
     /// By how much the access misses the region.
     fn write_bounds(&self, f: &mut Formatter<'_>, region: &Extent) -> Result {
-        let (from, to) = (u128::from(self.addr), self.end());
+        let from = u128::from(self.0.addr);
+        let to = from + u128::from(self.0.len);
         let (first, end) = (
             u128::from(region.addr),
             u128::from(region.addr) + u128::from(region.len),
@@ -80,20 +66,17 @@ impl DeniedAccess {
             }
         }
     }
-
-    fn end(&self) -> u128 {
-        u128::from(self.addr) + u128::from(self.len)
-    }
 }
 
-impl Display for DeniedAccess {
+impl Display for InWords<'_, DeniedAccess> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let Self { key, addr, len, .. } = self;
+        let denied = self.0;
+        let DeniedAccess { key, addr, len, .. } = denied;
         write!(f, "{} at {addr:#x} with key {key:#010x}: ", Bytes(*len))?;
-        match (self.error, &self.region) {
+        match (denied.error, &denied.region) {
             (AccessError::OutOfBounds, Some(region)) => self.write_bounds(f, region),
-            (AccessError::Denied, Some(region)) if !region.access.contains(self.rights) => {
-                let missing = self.rights.difference(region.access);
+            (AccessError::Denied, Some(region)) if !region.access.contains(denied.rights) => {
+                let missing = denied.rights.difference(region.access);
                 let (missing, has) = (Rights(missing), Rights(region.access));
                 write!(f, "the region or window lacks {missing}; it has {has}")
             }
@@ -115,19 +98,22 @@ impl Display for Element<'_> {
             AccessError::Fault => {
                 write!(f, "the memory of the {request} request: {}", denied.error)
             }
-            _ => write!(f, "element {element} of the {request} request, {denied}"),
+            _ => {
+                let denied = InWords(*denied);
+                write!(f, "element {element} of the {request} request, {denied}")
+            }
         }
     }
 }
 
-impl Display for InjectedFailure {
+impl Display for InWords<'_, InjectedFailure> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        match self {
-            Self::Status { status, wr_id } => write!(
+        match self.0 {
+            InjectedFailure::Status { status, wr_id } => write!(
                 f,
                 "an injected fault makes the request with wr_id {wr_id:#x} report: {status}"
             ),
-            Self::Overrun(CqId(number)) => write!(
+            InjectedFailure::Overrun(CqId(number)) => write!(
                 f,
                 "an injected fault makes completion queue {number} overrun"
             ),
@@ -135,20 +121,20 @@ impl Display for InjectedFailure {
     }
 }
 
-impl Display for Cause {
+impl Display for InWords<'_, Cause> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        match self {
-            Self::RequestMemory { element, denied } => {
+        match self.0 {
+            Cause::RequestMemory { element, denied } => {
                 Element("send", *element, denied).fmt(f)
             }
-            Self::ReceiveMemory { element, denied } => {
+            Cause::ReceiveMemory { element, denied } => {
                 Element("receive", *element, denied).fmt(f)
             }
-            Self::Bind(error) => write!(f, "the window was not bound: {error}"),
-            Self::Invalidate { rkey, error } => {
+            Cause::Bind(error) => write!(f, "the window was not bound: {error}"),
+            Cause::Invalidate { rkey, error } => {
                 write!(f, "key {rkey:#010x} was not invalidated: {error}")
             }
-            Self::NoAnswer {
+            Cause::NoAnswer {
                 psn,
                 retries,
                 timeout,
@@ -168,109 +154,112 @@ impl Display for Cause {
                 }
                 write!(f, "). {before}")
             }
-            Self::AlwaysLost { psn, retries } => write!(
+            Cause::AlwaysLost { psn, retries } => write!(
                 f,
                 "the packet with PSN {psn}, or its response, is missing, and all {retries} retries are \
                  used up (retry_cnt {retries}), although the peer answers other packets"
             ),
-            Self::ReceiverNotReady {
+            Cause::ReceiverNotReady {
                 psn, retries: 0, ..
             } => write!(
                 f,
                 "the peer had no receive posted for the packet with PSN {psn}, and rnr_retry 0 allows no \
                  other attempt"
             ),
-            Self::ReceiverNotReady { psn, retries, wait } => write!(
+            Cause::ReceiverNotReady { psn, retries, wait } => write!(
                 f,
                 "the peer had no receive posted for the packet with PSN {psn}, and all {retries} RNR \
                  retries are used up (rnr_retry {retries}); it asked for {wait:?} between them (its \
                  min_rnr_timer)"
             ),
-            Self::RefusedInvalid { psn } => write!(
+            Cause::RefusedInvalid { psn } => write!(
                 f,
                 "the peer refused the packet with PSN {psn} as an invalid request. Only the peer \
                  knows the reason"
             ),
-            Self::RefusedAccess { psn } => write!(
+            Cause::RefusedAccess { psn } => write!(
                 f,
                 "the peer denied the packet with PSN {psn} access to its memory. Only the peer \
                  knows the reason"
             ),
-            Self::RefusedOperation { psn } => write!(
+            Cause::RefusedOperation { psn } => write!(
                 f,
                 "the peer could not execute the packet with PSN {psn}. Only the peer knows the \
                  reason"
             ),
-            Self::BadResponse { opcode, len } => write!(
+            Cause::BadResponse { opcode, len } => write!(
                 f,
                 "the peer answered with {opcode} of {}, which does not fit the request",
                 Bytes(*len as u64)
             ),
-            Self::PeerAccess { opcode, denied } => write!(f, "the peer's {opcode}, {denied}"),
-            Self::PeerRight { opcode, right } => write!(
+            Cause::PeerAccess { opcode, denied } => {
+                write!(f, "the peer's {opcode}, {}", InWords(denied))
+            }
+            Cause::PeerRight { opcode, right } => write!(
                 f,
                 "the peer's {opcode} needs {}, which this QP does not have",
                 Rights(*right)
             ),
-            Self::MessageTooLong { arrived, receive } => write!(
+            Cause::MessageTooLong { arrived, receive } => write!(
                 f,
                 "the peer's message has at least {}, but the receive request has {}",
                 Bytes(*arrived),
                 Bytes(*receive)
             ),
-            Self::OutOfPlace { opcode } => write!(
+            Cause::OutOfPlace { opcode } => write!(
                 f,
                 "the peer's {opcode} does not follow the packet before it: a message begins within \
                  another, or goes on without a beginning"
             ),
-            Self::WrongLength { opcode, len, mtu } if len > mtu => write!(
+            Cause::WrongLength { opcode, len, mtu } if len > mtu => write!(
                 f,
                 "the peer's {opcode} has {}, more than this QP's path MTU of {mtu}",
                 Bytes(*len as u64)
             ),
-            Self::WrongLength { opcode, len, mtu } => write!(
+            Cause::WrongLength { opcode, len, mtu } => write!(
                 f,
                 "the peer's {opcode} has {}, which does not fit its message or the path MTU of {mtu}",
                 Bytes(*len as u64)
             ),
-            Self::TooManyFetches { limit } => write!(
+            Cause::TooManyFetches { limit } => write!(
                 f,
                 "the peer has more READs and atomics outstanding than this QP allows \
                  (max_dest_rd_atomic {limit})"
             ),
-            Self::TooLong { opcode, len } => write!(
+            Cause::TooLong { opcode, len } => write!(
                 f,
                 "the peer's {opcode} is for {len} bytes, and a message has at most 2^31"
             ),
-            Self::Misaligned { opcode, addr } => write!(
+            Cause::Misaligned { opcode, addr } => write!(
                 f,
                 "the address of the peer's {opcode}, {addr:#x}, is not a multiple of 8"
             ),
-            Self::PeerInvalidation { rkey, error } => write!(
+            Cause::PeerInvalidation { rkey, error } => write!(
                 f,
                 "the peer's SEND invalidates key {rkey:#010x}, which it may not: {error}"
             ),
-            Self::Unsupported { opcode } => {
+            Cause::Unsupported { opcode } => {
                 write!(f, "the peer's {opcode} is not supported, or lacks a header")
             }
-            Self::WrongSrq => f.write_str(
+            Cause::WrongSrq => f.write_str(
                 "the peer's request names an SRQ that is not in the XRC domain of this QP, or \
                  another one than its message began with",
             ),
-            Self::NotDurable { opcode } => write!(
+            Cause::NotDurable { opcode } => write!(
                 f,
                 "the memory of the peer's {opcode} could not be made durable: its file could not be \
                  written to the device, now or earlier"
             ),
-            Self::CqOverrun { capacity, .. } => write!(
+            Cause::CqOverrun { capacity, .. } => write!(
                 f,
                 "a completion did not fit in its CQ, which holds {capacity} and was not polled"
             ),
-            Self::Injected(failure) => write!(f, "{failure}"),
-            Self::Application => f.write_str(
+            Cause::Injected(failure) => InWords(failure).fmt(f),
+            Cause::Application => f.write_str(
                 "a call moved the QP to the error state: ibv_modify_qp, rdma_disconnect, or the end of \
                  the device",
             ),
+            other => write!(f, "{other:?}"),
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Mismatches in words.
 
-use super::{Difference, Mismatch};
-use crate::cause::Bytes;
-use crate::kind::{QpKind, QpState};
+use crate::causes::c_name;
+use crate::{Bytes, InWords};
 use core::fmt::{Display, Formatter, Result};
+use roce_stack::{Difference, Mismatch, QpKind, QpState};
 
-impl Display for Mismatch {
+impl Display for InWords<'_, Mismatch> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let Self {
+        let Mismatch {
             qpn, from, opcode, ..
-        } = self;
-        match &self.difference {
+        } = self.0;
+        match &self.0.difference {
             Difference::NoQp => write!(
                 f,
                 "{opcode} packets from {from} are for QP number {qpn}, which no QP of this process has"
@@ -77,61 +77,61 @@ impl Display for Mismatch {
                 }
                 write!(f, ", but the receive request has {}", Bytes(*receive))
             }
-            Difference::Memory(denied) => write!(f, "the peer's {opcode}, {denied}"),
+            Difference::Memory(denied) => write!(f, "the peer's {opcode}, {}", InWords(denied)),
             Difference::Right(right) => write!(
                 f,
                 "the peer's {opcode} needs {}, which this QP does not have",
-                right.c_name()
+                c_name(*right)
             ),
+            other => write!(f, "{opcode} packets from {from} do not fit: {other:?}"),
         }
     }
 }
 
-impl Mismatch {
-    /// What to do, the most likely help first.
-    pub fn advice(&self) -> &'static [&'static str] {
-        const NUMBERS: &str =
-            "compare the QP number and the GID that the peer connects to with those of this QP";
-        const OWN_STATE: &str = "take the QP to RTR before the peer may send";
-        match &self.difference {
-            Difference::NoQp => &[
-                "compare dest_qp_num of the peer with qp_num of this process, in the same byte order",
-                "was the QP destroyed while the peer still used it?",
-            ],
-            Difference::State(QpState::Reset | QpState::Init | QpState::Rtr) => &[OWN_STATE],
-            Difference::State(_) => &[
-                "the QP failed before, or the program moved it to the error state: look for its report",
-            ],
-            Difference::Service(QpKind::Rc | QpKind::Uc | QpKind::Ud) => {
-                &["both ends need QPs of the same qp_type", NUMBERS]
-            }
-            Difference::Service(_) => &[
-                "an IBV_QPT_XRC_SEND QP needs an IBV_QPT_XRC_RECV QP as its peer",
-                NUMBERS,
-            ],
-            Difference::Peer { .. } => &[NUMBERS],
-            Difference::Version => &["choose GIDs of the same type at both ends: RoCE v2"],
-            Difference::Partition => &["use pkey_index 0 at both ends"],
-            Difference::QKey { .. } => &[
-                "send with the Q_Key that the receiver has set: remote_qkey of the request, or IBV_QP_QKEY of the sender if the highest bit of remote_qkey is set",
-            ],
-            Difference::FirstPsn { .. } => {
-                &["rq_psn of each end must be sq_psn of the other, in the same byte order"]
-            }
-            Difference::Length { .. } => &["both ends must use the same path_mtu"],
-            Difference::NoReceive => &[
-                "post receives before the peer may send, and post a new one as soon as one completes",
-            ],
-            Difference::ReceiveTooShort { header: 0, .. } => {
-                &["post receives as long as the longest message"]
-            }
-            Difference::ReceiveTooShort { .. } => {
-                &["a datagram's receive needs 40 bytes more than the message, for the GRH"]
-            }
-            Difference::Memory(_) => &[
-                "compare the address, length and key that the peer used with those of the region, and its rights with the operation",
-            ],
-            Difference::Right(_) => &["set the right in qp_access_flags when the QP goes to INIT"],
+/// What to do about a mismatch, the most likely help first.
+pub fn advice_on(mismatch: &Mismatch) -> &'static [&'static str] {
+    const NUMBERS: &str =
+        "compare the QP number and the GID that the peer connects to with those of this QP";
+    const OWN_STATE: &str = "take the QP to RTR before the peer may send";
+    match &mismatch.difference {
+        Difference::NoQp => &[
+            "compare dest_qp_num of the peer with qp_num of this process, in the same byte order",
+            "was the QP destroyed while the peer still used it?",
+        ],
+        Difference::State(QpState::Reset | QpState::Init | QpState::Rtr) => &[OWN_STATE],
+        Difference::State(_) => &[
+            "the QP failed before, or the program moved it to the error state: look for its report",
+        ],
+        Difference::Service(QpKind::Rc | QpKind::Uc | QpKind::Ud) => {
+            &["both ends need QPs of the same qp_type", NUMBERS]
         }
+        Difference::Service(_) => &[
+            "an IBV_QPT_XRC_SEND QP needs an IBV_QPT_XRC_RECV QP as its peer",
+            NUMBERS,
+        ],
+        Difference::Peer { .. } => &[NUMBERS],
+        Difference::Version => &["choose GIDs of the same type at both ends: RoCE v2"],
+        Difference::Partition => &["use pkey_index 0 at both ends"],
+        Difference::QKey { .. } => &[
+            "send with the Q_Key that the receiver has set: remote_qkey of the request, or IBV_QP_QKEY of the sender if the highest bit of remote_qkey is set",
+        ],
+        Difference::FirstPsn { .. } => {
+            &["rq_psn of each end must be sq_psn of the other, in the same byte order"]
+        }
+        Difference::Length { .. } => &["both ends must use the same path_mtu"],
+        Difference::NoReceive => {
+            &["post receives before the peer may send, and post a new one as soon as one completes"]
+        }
+        Difference::ReceiveTooShort { header: 0, .. } => {
+            &["post receives as long as the longest message"]
+        }
+        Difference::ReceiveTooShort { .. } => {
+            &["a datagram's receive needs 40 bytes more than the message, for the GRH"]
+        }
+        Difference::Memory(_) => &[
+            "compare the address, length and key that the peer used with those of the region, and its rights with the operation",
+        ],
+        Difference::Right(_) => &["set the right in qp_access_flags when the QP goes to INIT"],
+        _ => &[],
     }
 }

@@ -5,10 +5,6 @@
 //! [`Nic::poll_failure`](crate::Nic::poll_failure) reports it when the QP fails, and
 //! [`Nic::failure`](crate::Nic::failure) as long as the QP exists.
 
-mod text;
-
-pub(crate) use text::Bytes;
-
 use crate::ids::CqId;
 use crate::memory::{Access, AccessError, BindError, DeniedAccess};
 use crate::time::{Duration, Instant};
@@ -207,7 +203,7 @@ pub enum Cause {
     },
     /// A call moved the QP to the error state.
     Application,
-    /// The failure was injected by the application's own settings, see [`CompletionFaults`](crate::CompletionFaults).
+    /// The failure was injected by the application's own settings, see [`Interceptor`](crate::Interceptor).
     Injected(InjectedFailure),
 }
 
@@ -357,39 +353,5 @@ fn bind_code(error: BindError) -> u32 {
         BindError::NeedsLocalWrite => 9,
         BindError::OutOfBounds => 10,
         BindError::NotDurable => 11,
-    }
-}
-
-/// What a call on a QP has found.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Blame {
-    /// The fault that the code that found it has named. The QP has not failed for that reason yet:
-    /// a request that is kept and denied, for instance, is only dropped.
-    named: Option<Cause>,
-    /// The failure of the QP in this call.
-    failure: Option<Failure>,
-}
-
-impl Blame {
-    /// Names a fault.
-    #[cold]
-    pub(crate) fn name(&mut self, cause: Cause) {
-        self.named = Some(cause);
-    }
-
-    /// The fault named last.
-    pub(crate) fn take_named(&mut self) -> Option<Cause> {
-        self.named.take()
-    }
-
-    /// The QP has failed.
-    #[cold]
-    pub(crate) fn note(&mut self, failure: Failure) {
-        self.failure = self.failure.or(Some(failure));
-    }
-
-    #[inline]
-    pub(crate) fn failure(&self) -> Option<&Failure> {
-        self.failure.as_ref()
     }
 }
