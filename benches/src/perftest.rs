@@ -75,8 +75,8 @@ pub struct Transfer {
     pub bits_per_second: f64,
     /// Messages per second.
     pub messages_per_second: f64,
-    /// Processor time of both ends per gigabyte of payload, including their start, in seconds.
-    pub cpu_seconds_per_gigabyte: f64,
+    /// Processor time of both ends in seconds, including their start and end.
+    pub cpu_seconds: f64,
 }
 
 /// The result of `program`, such as `ib_send_bw`, which transfers `count` messages of `size` bytes with
@@ -93,14 +93,13 @@ pub fn measure_transfer(
     options: &[&str],
 ) -> Result<Transfer, String> {
     let before = cpu_seconds();
-    let gigabytes = (size * count) as f64 / 1e9;
     let (size, count) = (size.to_string(), count.to_string());
     let amount = ["-s", &size, "-n", &count, "--report_gbits"];
     let text = run(pair, roce, program, &[&amount, options].concat())?;
     Ok(Transfer {
         bits_per_second: parse_figure(program, &text, AVERAGE_BANDWIDTH)? * 1e9,
         messages_per_second: parse_figure(program, &text, MESSAGE_RATE)? * 1e6,
-        cpu_seconds_per_gigabyte: (cpu_seconds() - before) / gigabytes,
+        cpu_seconds: cpu_seconds() - before,
     })
 }
 

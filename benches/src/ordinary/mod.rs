@@ -91,6 +91,10 @@ const SIZES: [(usize, &str); 6] = [
     (1 << 20, "1 MiB"),
 ];
 
+/// The messages of a transfer whose processor time is that of the programs' start and end. At its end,
+/// perftest measures the processor's frequency: 0.2 s in a loop that reads the clock.
+const FEW: usize = 10;
+
 /// Messages of a transfer of `size` bytes each: at most 2 GB, or 300,000.
 fn count(size: usize) -> usize {
     (2_000_000_000 / size).min(300_000)
@@ -174,6 +178,21 @@ impl Bench<'_> {
         perftest::measure_transfer(self.pair, roce, program, size, count(size), options)
     }
 
+    /// The processor time of both ends per gigabyte in seconds, without their start and end.
+    fn cpu_per_gigabyte(
+        &self,
+        program: &str,
+        size: usize,
+        options: &[&str],
+        transfer: &Transfer,
+    ) -> Result<f64, String> {
+        (self.step)(format!("{program} {size}, {FEW} messages"));
+        let roce = &self.programs.roce;
+        let few = perftest::measure_transfer(self.pair, roce, program, size, FEW, options)?;
+        let gigabytes = (size * (count(size) - FEW)) as f64 / 1e9;
+        Ok((transfer.cpu_seconds - few.cpu_seconds) / gigabytes)
+    }
+
     fn bandwidth(&self, measured: &mut Measured) -> Result<(), String> {
         for (size, name) in SIZES {
             let transfers = TRANSFERS
@@ -193,14 +212,16 @@ impl Bench<'_> {
                 let [write, send, read] = transfers[..] else {
                     continue;
                 };
-                let ends = [
-                    ("ib_write_bw", write),
-                    ("ib_send_bw", send),
-                    ("ib_read_bw", read),
-                    ("ib_send_bw -e", sleeping),
+                let ends: [(_, &[&str], _); 4] = [
+                    ("ib_write_bw", &[], write),
+                    ("ib_send_bw", &[], send),
+                    ("ib_read_bw", &[], read),
+                    ("ib_send_bw", &["-e"], sleeping),
                 ];
-                for (program, ours) in ends {
-                    measured.add_processor(program, name, &ours, &tcp);
+                for (program, options, ours) in ends {
+                    let ours = self.cpu_per_gigabyte(program, size, options, &ours)?;
+                    let program = [&[program], options].concat().join(" ");
+                    measured.add_processor(&program, name, ours, &tcp);
                 }
             }
         }
@@ -371,14 +392,14 @@ impl Measured {
         }
     }
 
-    fn add_processor(&mut self, program: &str, size: &str, ours: &Transfer, tcp: &Tcp) {
+    fn add_processor(&mut self, program: &str, size: &str, ours: f64, tcp: &Tcp) {
         let goal = match (program, self.mtu) {
             (_, ..=1500) => Goal::AtMost(1.0),
             ("ib_send_bw -e", _) => Goal::AtMost(0.7),
             _ => Goal::None,
         };
         let what = format!("processor time of both ends, {program}, {size}");
-        let (ours, theirs) = (ours.cpu_seconds_per_gigabyte, tcp.cpu_seconds_per_gigabyte);
+        let theirs = tcp.cpu_seconds_per_gigabyte;
         self.add(what, "TCP", "s/GB", goal, (ours, theirs));
     }
 

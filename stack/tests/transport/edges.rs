@@ -280,7 +280,7 @@ fn a_long_read_is_asked_for_in_pieces() {
 
 /// The responses to pairs are of one length, those to a longer request are not.
 #[test]
-fn a_read_of_a_few_long_packets_is_requested_in_pairs() {
+fn a_read_of_a_few_packets_is_requested_in_pairs() {
     let requests = |mtu: PathMtu, rd_atomic: u8, packets: usize| {
         let mut hand = Hand::new(Setup {
             mtu,
@@ -301,17 +301,26 @@ fn a_read_of_a_few_long_packets_is_requested_in_pairs() {
         });
         pieces.collect::<Vec<_>>()
     };
-    let long = PathMtu::Mtu4096;
+    let (long, short) = (PathMtu::Mtu4096, PathMtu::Mtu1024);
     assert_eq!(
         requests(long, 16, 5),
         [(0, 8192), (2, 8192), (4, 3996)],
         "pairs, and the rest"
     );
-    assert_eq!(requests(long, 16, 8).len(), 4);
+    assert_eq!(
+        requests(short, 64, 4),
+        [(0, 2048), (2, 1948)],
+        "pairs, the last of which is shorter"
+    );
+    for (mtu, rd_atomic, packets) in [(long, 16, 8), (PathMtu::Mtu2048, 32, 16), (short, 64, 16)] {
+        assert_eq!(requests(mtu, rd_atomic, packets).len(), packets / 2);
+    }
     for (mtu, rd_atomic, packets) in [
         (long, 16, 9),
-        (long, 8, 5),
-        (PathMtu::Mtu2048, 16, 5),
+        (long, 15, 5),
+        (PathMtu::Mtu2048, 31, 5),
+        (short, 64, 17),
+        (short, 63, 4),
         (long, 16, 2),
     ] {
         let len = packets * mtu.bytes() - 100;

@@ -10,17 +10,16 @@ use crate::wr::{SendOp, WcStatus};
 use roce_wire::{Operation, Packet, Position};
 use std::collections::VecDeque;
 
-/// The shortest path MTU at which READs are requested in pairs of packets, in bytes. With shorter
-/// packets, the requests cost more than longer datagrams save.
-const PAIRED_MTU: usize = 4096;
-
 /// The most packets of a READ that is requested in pairs. The datagrams of a longer one are nearly
 /// full anyway.
-const MAX_PAIRED: u64 = 8;
+const MAX_PAIRED: u64 = 16;
 
-/// READs are requested in pairs if at least this many requests may be outstanding. With fewer, the
-/// pairs would limit how much is in flight.
-const MANY: usize = 16;
+/// The most bytes of such a READ.
+const MAX_PAIRED_BYTES: u64 = 32 << 10;
+
+/// READs are requested in pairs if as many pairs as may be outstanding have at least this many
+/// bytes. Otherwise, the pairs would limit how much is in flight.
+const LEAST_IN_PAIRS: usize = 128 << 10;
 
 /// Outstanding READ and atomic requests, oldest first, each with the PSNs of its responses. An
 /// entry keeps the bounds of the original request even if only a part of it is requested again: a
@@ -55,6 +54,10 @@ impl Fetches {
 
     /// The last PSN of the request that `at` belongs to.
     pub(super) fn find(&self, at: Seq) -> Option<Seq> {
+        // Without this, each new request would search all of the open ones.
+        if self.open.back().is_none_or(|newest| newest.last < at) {
+            return None;
+        }
         let fetch = self
             .open
             .iter()
@@ -89,13 +92,14 @@ impl Fetches {
     /// last PSN of the READ. The request covers half of the window, so that the next one can be in
     /// flight at the same time, or all of the window if only one may be outstanding.
     ///
-    /// A READ of a few long packets is requested in pairs: first and last responses have an AETH,
+    /// A READ of a few packets is requested in pairs: first and last responses have an AETH,
     /// and those between have none. The responses to pairs are of one length, so a port that joins
     /// packets of one length in a datagram can join them all:
     /// [ADR 60](../../../../docs/adr/0060-trains-of-writes.md).
     pub(super) fn chunk(&self, from: Seq, read: (Seq, Seq), window: u64, mtu: usize) -> Seq {
         let (first, last) = read;
-        let in_pairs = mtu >= PAIRED_MTU && last - first < MAX_PAIRED && self.max >= MANY;
+        let most = MAX_PAIRED.min(MAX_PAIRED_BYTES / mtu as u64);
+        let in_pairs = last - first < most && self.max * 2 * mtu >= LEAST_IN_PAIRS;
         let packets = match self.max {
             _ if in_pairs => window.min(2),
             0 | 1 => window,
