@@ -1,10 +1,9 @@
 //! Fault injection: a network that randomly loses, duplicates, reorders, corrupts and delays
 //! packets. A seed makes the faults reproducible.
 //!
-//! This module does no I/O and reads no clock. [`FaultSpec`] defines the faults and their
-//! probabilities. [`FaultModel`] draws the faults of one packet at a time, for a simulator that has
-//! an event queue of its own. [`FaultLayer`] receives from a [`Port`](crate::Port) and holds back
-//! delayed packets. A [`FaultSink`] receives the packets, with the effects of the faults on each.
+//! [`FaultSpec`] defines the faults and their probabilities. [`FaultModel`] draws the faults of one
+//! packet at a time, for a simulator that has an event queue of its own. [`FaultLayer`] goes around
+//! a [`Port`](crate::Port) and holds back delayed packets.
 //!
 //! ```
 //! use roce_port::fault::FaultSpec;
@@ -17,7 +16,6 @@ mod chance;
 mod layer;
 mod model;
 mod parse;
-mod sink;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +23,6 @@ pub use chance::{Chance, splitmix64};
 pub use layer::{FaultCounters, FaultLayer};
 pub use model::{Arrival, Arrivals, FaultModel};
 pub use parse::FaultSpecError;
-pub use sink::{Effects, FaultSink, Loss, Unobserved};
 
 use roce_stack::Duration;
 

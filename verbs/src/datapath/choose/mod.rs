@@ -5,8 +5,8 @@
 
 use super::reasons::{tx_features, why_copied};
 use super::{
-    DatapathChoice, DatapathKind, DatapathOptions, DevicePort, NotTaken, UDP, XDP, XdpAttachment,
-    XdpChecksum, XdpMode,
+    DatapathChoice, DatapathKind, DatapathOptions, DatapathPort, DevicePort, Layers, NotTaken, UDP,
+    XDP, XdpAttachment, XdpChecksum, XdpMode,
 };
 use crate::datapath::Datapath;
 use crate::device::Device;
@@ -68,7 +68,7 @@ pub(crate) fn open(
     options: &DatapathOptions,
     priorities: Option<PriorityMap>,
     qpn_range: QpnRange,
-) -> Result<(DevicePort, Vec<NotTaken>), StartError> {
+) -> Result<(DatapathPort, Vec<NotTaken>), StartError> {
     let reason = match options.datapath {
         DatapathChoice::Udp => sockets_requested(),
         DatapathChoice::Xdp => {
@@ -94,13 +94,13 @@ pub(crate) fn open(
 /// A placeholder for a device's port until its datapath starts: a UDP port without an address, and
 /// therefore without a socket. Code that posts and polls then need not handle a missing port.
 pub(crate) fn placeholder(device: &Device, options: &DatapathOptions) -> DevicePort {
-    open_udp(device, options, None, None)
+    open_udp(device, options, None, None).inside(Layers::default())
 }
 
 /// Predicts the choice of [`open`], as far as that is possible without touching the interface.
 pub(crate) fn predict(device: &Device, options: &DatapathOptions) -> Result<Datapath, StartError> {
     let udp = |reason| {
-        let port = open_udp(device, options, None, None);
+        let mut port = open_udp(device, options, None, None);
         port.describe(vec![not_taken(XDP, reason)])
     };
     if options.datapath == DatapathChoice::Udp {
@@ -262,7 +262,7 @@ fn open_udp(
     options: &DatapathOptions,
     priorities: Option<PriorityMap>,
     qpn_range: Option<QpnRange>,
-) -> DevicePort {
+) -> DatapathPort {
     let interface = device.interface();
     let mut config = UdpPortConfig::new(
         interface.name.clone(),
@@ -280,7 +280,7 @@ fn open_udp(
     config.splice = options.udp_splice;
     config.source_port_secret = source_port_secret();
     config.priorities = priorities;
-    DevicePort::Udp(Box::new(UdpPort::new(config)))
+    DatapathPort::Udp(Box::new(UdpPort::new(config)))
 }
 
 fn open_xdp(
@@ -288,7 +288,7 @@ fn open_xdp(
     options: &DatapathOptions,
     priorities: Option<PriorityMap>,
     qpn_range: QpnRange,
-) -> Result<DevicePort, PortError> {
+) -> Result<DatapathPort, PortError> {
     let queues = match options.xdp_queues {
         Some(queues) => queues.get(),
         None => offer::of_interface(device.interface().index).map_or(1, |offer| offer.queues),
@@ -300,7 +300,7 @@ fn open_xdp(
         config.net.tagging = Tagging::Fixed(PRIORITY_TAG, map);
     }
     let port = XdpPort::open(config)?;
-    Ok(DevicePort::Xdp(Box::new(port)))
+    Ok(DatapathPort::Xdp(Box::new(port)))
 }
 
 fn xdp_config(device: &Device, options: &DatapathOptions, queues: u32) -> XdpPortConfig {
