@@ -4,7 +4,11 @@ mod choose;
 mod device;
 pub(crate) mod environment;
 mod port;
-mod reasons;
+#[cfg(feature = "xdp")]
+mod xdp;
+#[cfg(not(feature = "xdp"))]
+#[path = "no_xdp.rs"]
+mod xdp;
 
 pub(crate) use choose::{open, placeholder};
 pub(crate) use port::{DatapathPort, DevicePort, Layers};

@@ -1,11 +1,11 @@
 //! The port of a datapath, and the layers around it.
 
-use super::reasons::{tx_features, why_copied};
-use super::{Datapath, DatapathKind, NotTaken, XdpAttachment};
+use super::{Datapath, DatapathKind, NotTaken};
 use crate::capture::Tap;
 use roce_port::fault::FaultLayer;
 use roce_port::{Layered, LinkGate, Port};
 use roce_udp::UdpPort;
+#[cfg(feature = "xdp")]
 use roce_xdp::XdpPort;
 
 /// The port of an open device, inside its layers. The NIC sends through a `dyn Transmit`, so the type
@@ -57,14 +57,16 @@ fn around_gate(port: impl Port + Send + 'static, tap: Option<Tap>) -> DevicePort
 /// The port of a datapath that has just been chosen.
 pub(crate) enum DatapathPort {
     Udp(Box<UdpPort>),
-    Xdp(Box<XdpPort>),
+    #[cfg(feature = "xdp")]
+    Xdp(Box<XdpPort>, DatapathKind),
 }
 
 impl DatapathPort {
     pub(crate) fn as_port(&mut self) -> &mut dyn Port {
         match self {
             Self::Udp(port) => &mut **port,
-            Self::Xdp(port) => &mut **port,
+            #[cfg(feature = "xdp")]
+            Self::Xdp(port, _) => &mut **port,
         }
     }
 
@@ -72,7 +74,8 @@ impl DatapathPort {
     pub(crate) fn inside(self, layers: Layers) -> DevicePort {
         match self {
             Self::Udp(port) => layers.around(*port),
-            Self::Xdp(port) => layers.around(*port),
+            #[cfg(feature = "xdp")]
+            Self::Xdp(port, _) => layers.around(*port),
         }
     }
 
@@ -89,22 +92,8 @@ impl DatapathPort {
                     why_copied: offer.why_copied,
                 }
             }
-            Self::Xdp(port) => DatapathKind::Xdp {
-                attachment: Some(match port.attached().mode() {
-                    roce_xdp::program::Mode::Native => XdpAttachment::Native,
-                    roce_xdp::program::Mode::Generic => XdpAttachment::Generic,
-                }),
-                why_not_native: port.attached().why_not_native().map(ToString::to_string),
-                zero_copy: Some(is_zero_copy(port)),
-                why_copied: (!is_zero_copy(port)).then(|| {
-                    let native = port.attached().mode() == roce_xdp::program::Mode::Native;
-                    let mtu = port.net().link().map_or(0, |link| link.mtu);
-                    why_copied(port.driver(), native, mtu)
-                        .unwrap_or_else(|| "the driver refused zero-copy".to_owned())
-                }),
-                queues: port.queues().len(),
-                tx_features: port.driver().map(tx_features),
-            },
+            #[cfg(feature = "xdp")]
+            Self::Xdp(_, kind) => kind.clone(),
         };
         Datapath {
             kind,
@@ -116,9 +105,8 @@ impl DatapathPort {
     }
 }
 
-/// Whether the driver reads and writes the frames of all queues in the process's memory.
-fn is_zero_copy(port: &XdpPort) -> bool {
-    port.queues()
-        .iter()
-        .all(|queue| queue.kernel().is_zero_copy())
+/// A random secret for source ports. If the system has no random numbers, opening the device has
+/// failed already.
+pub(super) fn source_port_secret() -> u16 {
+    getrandom::u32().unwrap_or_default() as u16
 }
