@@ -5,19 +5,24 @@
 //!   receiving, addresses, readiness.
 //! - [`memory`]: a port in memory, for benches, fuzz targets and tests.
 //! - [`fault`]: injected faults, in a layer around a port.
-//! - [`unplugged`]: a port whose cable is unplugged.
+//! - [`Layer`]: what goes around a port, such as [`LinkGate`].
 //! - [`fork`]: descriptors that forked children give up.
 #![warn(missing_docs)]
 
+mod effects;
 mod error;
 pub mod fault;
 pub mod fork;
+mod layer;
+mod link;
 pub mod memory;
 mod port;
 mod sent;
-pub mod unplugged;
 
+pub use effects::{Effects, Loss};
 pub use error::PortError;
+pub use layer::{Layer, Layered};
+pub use link::{Link, LinkGate};
 pub use memory::MemoryPort;
-pub use port::{Port, PortCapabilities, PortFd, RxSink, Steering};
+pub use port::{Port, PortCapabilities, PortFd, PortQueue, RxSink, Steering};
 pub use sent::{SentMemory, SentRef};

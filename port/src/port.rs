@@ -16,8 +16,9 @@
 //!   [`ReserveError::Full`](roce_stack::ReserveError::Full).
 //! - The port allocates no memory for each packet.
 
+use crate::effects::{Effects, Loss};
 use crate::error::PortError;
-use roce_stack::{Addresses, RoceVersion, RxMeta, Transmit, TxMeta};
+use roce_stack::{Addresses, Counters, RoceVersion, RxMeta, Transmit, TxMeta};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -28,6 +29,20 @@ pub trait RxSink {
     /// Receives one packet: the metadata from its IP header, and its bytes from BTH to ICRC
     /// (unchecked: any bytes at all, of any length).
     fn packet(&mut self, meta: &RxMeta, transport: &[u8]);
+
+    /// As [`RxSink::packet`], for a packet on which injected faults have had `_effects`.
+    fn faulty(&mut self, meta: &RxMeta, transport: &[u8], _effects: &Effects) {
+        self.packet(meta, transport);
+    }
+
+    /// Notes that injected faults have lost a packet. The sink must not count it as received.
+    fn lost(&mut self, _meta: &RxMeta, _transport: &[u8], _why: Loss) {}
+
+    /// The counters of the NIC behind the sink, if there is one. Their change shows what the NIC did
+    /// with a packet.
+    fn counters(&self) -> Option<&Counters> {
+        None
+    }
 }
 
 impl<F: FnMut(&RxMeta, &[u8])> RxSink for F {
@@ -56,6 +71,20 @@ pub struct PortFd<'a> {
     /// Whether packets are queued. If so, the driver also waits until the descriptor is writable,
     /// and then flushes.
     pub wants_write: bool,
+}
+
+/// A queue of a network interface that a port uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortQueue {
+    /// Its number, from 0.
+    pub number: u32,
+    /// Whether the driver reads and writes the queue's frames in the process's memory, according to
+    /// the socket.
+    pub zero_copy: bool,
+    /// Whether the queue shares its registered memory with the first queue.
+    pub shares_memory: bool,
+    /// The counters of the queue and its socket, by name.
+    pub counters: Vec<(&'static str, u64)>,
 }
 
 /// A network port that carries transport packets. See the module's contract.
@@ -161,6 +190,11 @@ pub trait Port: Transmit {
 
     /// The port's counters, by name.
     fn each_counter(&self) -> Vec<(&'static str, u64)>;
+
+    /// The queues of the interface that the port uses itself; none if the kernel does.
+    fn each_queue(&self) -> Vec<PortQueue> {
+        Vec::new()
+    }
 
     /// The object that selects which management datagrams this process receives, if several
     /// processes share the interface. `None` if this process receives all of them.

@@ -1,11 +1,13 @@
 //! The layer around a port that injects faults into received packets.
 
+use super::FaultSpec;
 use super::model::{Arrival, Arrivals, FaultModel};
-use super::{Effects, FaultSink, FaultSpec, Loss};
+use crate::effects::{Effects, Loss};
 use crate::error::PortError;
-use crate::port::Port;
+use crate::layer::Layer;
+use crate::port::{Port, RxSink};
 use core::cmp::Reverse;
-use roce_stack::{Instant, RxMeta};
+use roce_stack::{Duration, Instant, RxMeta};
 use std::collections::BinaryHeap;
 
 /// The maximum number of packets that the layer holds back. Further packets are lost and counted.
@@ -13,12 +15,12 @@ const MAX_HELD: usize = 4096;
 
 /// Passes on received packets, with the faults of a [`FaultSpec`].
 ///
-/// The driver calls [`FaultLayer::receive`] instead of the port's own `receive`, at
-/// [`FaultLayer::next_release`] at the latest. The layer reuses its buffers.
+/// As a [`Layer`] of a port, it reads the host's clock: its time begins when it is made. The layer
+/// reuses its buffers.
 #[derive(Debug)]
 pub struct FaultLayer {
     model: FaultModel,
-    seed: u64,
+    began: std::time::Instant,
     held: BinaryHeap<Reverse<Held>>,
     slots: Vec<Slot>,
     free: Vec<usize>,
@@ -79,20 +81,12 @@ impl FaultLayer {
     pub fn new(spec: FaultSpec, seed: u64) -> Self {
         Self {
             model: FaultModel::new(spec, seed),
-            seed,
+            began: std::time::Instant::now(),
             held: BinaryHeap::new(),
             slots: Vec::new(),
             free: Vec::new(),
             count: 0,
             counters: FaultCounters::default(),
-        }
-    }
-
-    /// The faults, with the seed in use.
-    pub fn spec(&self) -> FaultSpec {
-        FaultSpec {
-            seed: Some(self.seed),
-            ..*self.model.spec()
         }
     }
 
@@ -106,34 +100,16 @@ impl FaultLayer {
         self.held.len()
     }
 
-    /// Calls [`Port::receive`] and applies the faults. First passes on the held packets whose
-    /// release time is `now` or earlier. These do not count towards `budget`.
-    ///
-    /// # Errors
-    /// The errors of the port.
-    pub fn receive(
-        &mut self,
-        now: Instant,
-        port: &mut dyn Port,
-        budget: usize,
-        sink: &mut dyn FaultSink,
-    ) -> Result<usize, PortError> {
-        self.release(now, sink);
-        port.receive(budget, &mut |meta: &RxMeta, transport: &[u8]| {
-            self.take(now, meta, transport, sink);
-        })
-    }
-
     /// Applies the faults to a packet that has just arrived from the network: passes it on to
     /// `sink` immediately, later, twice or not at all.
-    pub fn take(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8], sink: &mut dyn FaultSink) {
+    pub fn take(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8], sink: &mut dyn RxSink) {
         self.release(now, sink);
         self.counters.received += 1;
         let Arrivals { first, second } = self.model.decide(now, bytes.len());
         self.counters.lost += u64::from(first.is_none());
         self.counters.duplicated += u64::from(second.is_some());
         if first.is_none() {
-            sink.lose(meta, bytes, Loss::Random);
+            sink.lost(meta, bytes, Loss::Random);
         }
         for (arrival, is_second) in [(first, false), (second, true)] {
             let Some(arrival) = arrival else { continue };
@@ -144,10 +120,10 @@ impl FaultLayer {
                     is_duplicate: is_second,
                     ..Effects::default()
                 };
-                sink.arrive(meta, bytes, &effects);
+                sink.faulty(meta, bytes, &effects);
             } else if self.held.len() >= MAX_HELD {
                 self.counters.overflowed += 1;
-                sink.lose(meta, bytes, Loss::Overflow);
+                sink.lost(meta, bytes, Loss::Overflow);
             } else {
                 self.hold(now, arrival, is_second, meta, bytes);
             }
@@ -157,7 +133,7 @@ impl FaultLayer {
     }
 
     /// Passes on the held packets whose release time is `now` or earlier.
-    pub fn release(&mut self, now: Instant, sink: &mut dyn FaultSink) {
+    pub fn release(&mut self, now: Instant, sink: &mut dyn RxSink) {
         while let Some(Reverse(held)) = self.held.peek().copied() {
             if held.at > now {
                 return;
@@ -169,7 +145,7 @@ impl FaultLayer {
                 flipped_bit: slot.flipped_bit,
                 is_duplicate: slot.is_duplicate,
             };
-            sink.arrive(&slot.meta, &slot.bytes, &effects);
+            sink.faulty(&slot.meta, &slot.bytes, &effects);
             self.free.push(held.slot);
         }
     }
@@ -177,6 +153,10 @@ impl FaultLayer {
     /// The next time when [`FaultLayer::release`] has something to do.
     pub fn next_release(&self) -> Option<Instant> {
         self.held.peek().map(|Reverse(held)| held.at)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::ZERO + self.began.elapsed()
     }
 
     fn hold(
@@ -211,5 +191,30 @@ impl FaultLayer {
             number: self.count,
             slot,
         }));
+    }
+}
+
+impl Layer for FaultLayer {
+    /// First passes on the packets whose time has come. These do not count towards `budget`.
+    fn receive(
+        &mut self,
+        port: &mut impl Port,
+        budget: usize,
+        sink: &mut dyn RxSink,
+    ) -> Result<usize, PortError> {
+        let now = self.now();
+        self.release(now, sink);
+        port.receive(budget, &mut |meta: &RxMeta, transport: &[u8]| {
+            self.take(now, meta, transport, sink);
+        })
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        let release = self.next_release()?;
+        Some(release.saturating_duration_since(self.now()))
+    }
+
+    fn each_counter(&self) -> Vec<(&'static str, u64)> {
+        self.counters.each().to_vec()
     }
 }

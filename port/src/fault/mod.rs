@@ -1,10 +1,9 @@
 //! Fault injection: a network that randomly loses, duplicates, reorders, corrupts and delays
 //! packets. A seed makes the faults reproducible.
 //!
-//! This module does no I/O and reads no clock. [`FaultSpec`] defines the faults and their
-//! probabilities. [`FaultModel`] draws the faults of one packet at a time, for a simulator that has
-//! an event queue of its own. [`FaultLayer`] receives from a [`Port`](crate::Port) and holds back
-//! delayed packets. A [`FaultSink`] receives the packets, with the effects of the faults on each.
+//! [`FaultSpec`] defines the faults and their probabilities. [`FaultModel`] draws the faults of one
+//! packet at a time, for a simulator that has an event queue of its own. [`FaultLayer`] goes around
+//! a [`Port`](crate::Port) and holds back delayed packets.
 //!
 //! [`FaultyCompletions`] injects faults into the completions of a NIC.
 //!
@@ -20,7 +19,6 @@ mod completions;
 mod layer;
 mod model;
 mod parse;
-mod sink;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +27,6 @@ pub use completions::{CompletionFate, CompletionFaults, FaultyCompletions};
 pub use layer::{FaultCounters, FaultLayer};
 pub use model::{Arrival, Arrivals, FaultModel};
 pub use parse::FaultSpecError;
-pub use sink::{Effects, FaultSink, Loss, Unobserved};
 
 use roce_stack::Duration;
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::{Effects, Loss, RxSink};
 use roce_stack::{Duration, Instant, IpCovered, RxMeta};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -24,22 +25,14 @@ fn run(spec: FaultSpec, seed: u64, count: u32) -> (Vec<(u32, u64, u32)>, FaultLa
         let now = Instant::from_nanos(u64::from(number) * 1000);
         // The packet contains its number twice, so that a flipped bit leaves one of them intact.
         let bytes = [number.to_le_bytes(), number.to_le_bytes()].concat();
-        layer.take(
-            now,
-            &meta(),
-            &bytes,
-            &mut Unobserved(&mut |_: &RxMeta, got: &[u8]| {
-                arrived.push(read(got, now));
-            }),
-        );
+        layer.take(now, &meta(), &bytes, &mut |_: &RxMeta, got: &[u8]| {
+            arrived.push(read(got, now))
+        });
     }
     while let Some(at) = layer.next_release() {
-        layer.release(
-            at,
-            &mut Unobserved(&mut |_: &RxMeta, got: &[u8]| {
-                arrived.push(read(got, at));
-            }),
-        );
+        layer.release(at, &mut |_: &RxMeta, got: &[u8]| {
+            arrived.push(read(got, at));
+        });
     }
     (arrived, layer)
 }
@@ -144,12 +137,16 @@ struct Observer {
     lost: Vec<Loss>,
 }
 
-impl FaultSink for Observer {
-    fn arrive(&mut self, _: &RxMeta, _: &[u8], effects: &Effects) {
+impl RxSink for Observer {
+    fn packet(&mut self, _: &RxMeta, _: &[u8]) {
+        unreachable!("the layer names the effects of each packet");
+    }
+
+    fn faulty(&mut self, _: &RxMeta, _: &[u8], effects: &Effects) {
         self.arrived.push(*effects);
     }
 
-    fn lose(&mut self, _: &RxMeta, _: &[u8], why: Loss) {
+    fn lost(&mut self, _: &RxMeta, _: &[u8], why: Loss) {
         self.lost.push(why);
     }
 }

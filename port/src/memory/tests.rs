@@ -1,6 +1,7 @@
 use super::*;
-use crate::fault::{FaultLayer, Unobserved};
-use roce_stack::{Flow, Instant};
+use crate::fault::FaultLayer;
+use crate::{Layered, Link, LinkGate};
+use roce_stack::{Duration, Flow};
 use roce_wire::Qpn;
 use std::net::Ipv4Addr;
 
@@ -18,7 +19,7 @@ fn to(dst: IpAddr) -> TxMeta {
 }
 
 /// Sends one packet. Returns the covered fields of its slot.
-fn send(port: &mut MemoryPort, dst: IpAddr, byte: u8) -> IpCovered {
+fn send(port: &mut impl Port, dst: IpAddr, byte: u8) -> IpCovered {
     let slot = port
         .reserve(&to(dst), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)
         .expect("room");
@@ -28,7 +29,7 @@ fn send(port: &mut MemoryPort, dst: IpAddr, byte: u8) -> IpCovered {
     ip
 }
 
-fn received(port: &mut MemoryPort, budget: usize) -> Vec<u8> {
+fn received(port: &mut impl Port, budget: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let count = port.receive(budget, &mut |_: &RxMeta, packet: &[u8]| {
         bytes.push(packet[0])
@@ -121,15 +122,45 @@ fn faults_go_around_a_port_that_knows_nothing_of_them() {
     }
     let sent: Vec<Frame> = port.out.drain(..).collect();
     port.arrived.extend(sent);
-    let mut faults = FaultLayer::new("dup=100%,delay=1us".parse().expect("a spec"), 1);
+    let layer = FaultLayer::new("dup=100%,delay=1us".parse().expect("a spec"), 1);
+    let mut port = Layered { layer, port };
     let mut bytes = Vec::new();
     let mut collect = |_: &RxMeta, packet: &[u8]| bytes.push(packet[0]);
-    let now = Instant::from_nanos(0);
-    let taken = faults.receive(now, &mut port, 3, &mut Unobserved(&mut collect));
-    assert_eq!(taken.expect("received"), 3);
-    let later = faults.next_release().expect("packets are held back");
-    let taken = faults.receive(later, &mut port, 0, &mut Unobserved(&mut collect));
-    assert_eq!(taken.expect("received"), 0);
+    assert_eq!(port.receive(3, &mut collect).expect("received"), 3);
+    while let Some(deadline) = port.next_deadline() {
+        assert!(deadline <= Duration::from_micros(1));
+        assert_eq!(port.receive(0, &mut collect).expect("received"), 0);
+    }
     assert_eq!(bytes, [0, 0, 1, 1, 2, 2]);
-    assert_eq!(port.arrived.len(), 7);
+    assert_eq!(port.port.arrived.len(), 7);
+    let counters = port.each_counter();
+    assert!(counters.contains(&("fault_duplicated", 3)), "{counters:?}");
+}
+
+#[test]
+fn a_link_that_is_down_drops_packets_in_both_directions() {
+    let mut port = MemoryPort::new(MemoryIp::V4, 100);
+    port.activate(FAR).expect("activated");
+    send(&mut port, FAR, 7);
+    let frame = port.out.remove(0);
+    let link = Link::default();
+    let layer = LinkGate::new(link.clone());
+    let mut port = Layered { layer, port };
+    for (is_down, arrives) in [(false, 1), (true, 0), (false, 1)] {
+        link.set_down(is_down);
+        send(&mut port, FAR, 7);
+        assert_eq!(port.port.out.len(), arrives);
+        port.port.arrived.push_back(frame.clone());
+        let mut got = 0;
+        let taken = port.receive(1, &mut |_: &RxMeta, _: &[u8]| got += 1);
+        assert_eq!((taken.expect("received"), got), (1, arrives));
+        port.port.out.clear();
+    }
+    assert!(port.each_counter().contains(&("fault_unplugged", 2)));
+    // A packet that is reserved is the port's.
+    port.reserve(&to(FAR), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)
+        .expect("room");
+    link.set_down(true);
+    port.commit();
+    assert_eq!(port.port.out.len(), 1);
 }

@@ -1,6 +1,6 @@
 //! The comments on a captured packet, which describe what happened to the packet.
 
-use roce_port::fault::{Effects, Loss};
+use roce_port::{Effects, Loss};
 use roce_stack::{Counters, DropReason, Stat};
 
 /// The counters, other than drops, that show how the NIC handled a packet, each with its comment.

@@ -43,6 +43,11 @@ struct Headers {
 }
 
 impl Frame {
+    /// The packet that was built last.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     pub(super) fn received(&mut self, meta: &RxMeta, transport: &[u8]) -> &[u8] {
         self.build(
             &Headers {

@@ -1,11 +1,14 @@
 //! The last packets of a device, in memory, until a QP fails.
 
 use super::captured::{Captured, Names};
+use crate::device::Device;
+use parking_lot::Mutex;
 use roce_capture::{Packet, Section};
 use roce_stack::RoceVersion;
 use roce_wire::Qpn;
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The number of packets that are kept of a device.
@@ -21,9 +24,12 @@ struct Kept {
     comments: Vec<String>,
 }
 
-/// The last packets of a device, oldest first.
-#[derive(Debug, Default)]
-pub(crate) struct Recent(VecDeque<Kept>);
+/// The last packets of a device, oldest first. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct RecentPackets {
+    names: Arc<Names>,
+    kept: Arc<Mutex<VecDeque<Kept>>>,
+}
 
 /// Packets of a QP, as a section of a pcapng file.
 #[derive(Debug)]
@@ -34,16 +40,24 @@ pub(crate) struct PacketsOfQp {
     pub(crate) section: Vec<u8>,
 }
 
-impl Recent {
+impl RecentPackets {
+    pub(crate) fn new(device: &Device) -> Self {
+        Self {
+            names: Arc::new(Names::of(device)),
+            kept: Arc::default(),
+        }
+    }
+
     /// Keeps a packet, in the place of the oldest one if there are many.
-    pub(super) fn keep(&mut self, packet: &Captured<'_>) {
-        let mut bytes = match self.0.len() {
-            MOST_PACKETS.. => self.0.pop_front().map_or_else(Vec::new, |kept| kept.bytes),
+    pub(super) fn keep(&self, packet: &Captured<'_>) {
+        let mut all = self.kept.lock();
+        let mut bytes = match all.len() {
+            MOST_PACKETS.. => all.pop_front().map_or_else(Vec::new, |kept| kept.bytes),
             _ => Vec::new(),
         };
         bytes.clear();
         bytes.extend_from_slice(packet.bytes);
-        self.0.push_back(Kept {
+        all.push_back(Kept {
             qpn: packet.qpn,
             version: packet.version,
             time: packet.time,
@@ -54,13 +68,12 @@ impl Recent {
     }
 
     /// The packets of a QP. `explanation` becomes a comment of the last one.
-    pub(super) fn of_qp(
-        &self,
-        names: &Names,
-        qpn: Qpn,
-        explanation: &str,
-    ) -> io::Result<PacketsOfQp> {
-        let kept: Vec<&Kept> = self.0.iter().filter(|kept| kept.qpn == qpn).collect();
+    ///
+    /// # Errors
+    /// If they can't be encoded.
+    pub(crate) fn of_qp(&self, qpn: Qpn, explanation: &str) -> io::Result<PacketsOfQp> {
+        let (names, all) = (&self.names, self.kept.lock());
+        let kept: Vec<&Kept> = all.iter().filter(|kept| kept.qpn == qpn).collect();
         let mut section = Section::new()?;
         let v2 = section.add_interface(&names.interface(RoceVersion::V2))?;
         let mut v1 = None;

@@ -1,48 +1,87 @@
-//! A port that captures what is sent through it.
+//! The layer around a port that captures what is sent and received through it.
 
-use super::PortCapture;
-use super::captured::Captured;
-use roce_capture::Direction;
-use roce_stack::{
-    Acknowledged, Flow, IpCovered, ReserveError, Sequenced, Transmit, TxMeta, TxSlot,
-};
+use super::captured::{Captured, Names};
+use super::comments::Comments;
+use super::frame::Frame;
+use super::recent::RecentPackets;
+use crate::device::Device;
+use roce_capture::{Capture, Direction, InterfaceId, Packet};
+use roce_port::{Effects, Layer, Loss, Port, PortError, RxSink};
+use roce_stack::{Flow, IpCovered, ReserveError, RoceVersion, RxMeta, Sequenced, TxMeta, TxSlot};
+use roce_wire::Qpn;
 use std::time::SystemTime;
+
+/// Captures each packet that the port sends or receives. The NIC builds a packet in the tap's
+/// buffer, because the port's buffer is not readable after the commit.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    names: Names,
+    file: Option<File>,
+    recent: Option<RecentPackets>,
+    /// Reused for each packet.
+    frame: Frame,
+    pub(super) comments: Comments,
+    /// The buffer in which the next packet to send is built.
+    tx_buffer: Vec<u8>,
+    reservation: Option<Reservation>,
+}
+
+/// A capture file, with the interfaces of one device.
+#[derive(Debug)]
+struct File {
+    capture: Capture,
+    interface: InterfaceId,
+    /// The interface for RoCE v1, added with its first packet.
+    interface_v1: Option<InterfaceId>,
+}
 
 /// A packet that is reserved and not committed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reservation {
+struct Reservation {
     to: TxMeta,
     flow: Flow,
     sequenced: Option<Sequenced>,
-    len: usize,
     src_port: u16,
     ip: IpCovered,
 }
 
-/// A port that captures each packet it sends. The NIC builds the packet in the tap's buffer,
-/// because the port's buffer is not readable after the commit.
-pub(crate) struct Tap<'a> {
-    capture: &'a mut PortCapture,
-    port: &'a mut dyn Transmit,
-}
-
-impl<'a> Tap<'a> {
-    pub(super) fn new(capture: &'a mut PortCapture, port: &'a mut dyn Transmit) -> Self {
-        capture.reservation = None;
-        Self { capture, port }
+impl Tap {
+    /// Captures what `device`'s port sends and receives, to a file and to memory.
+    pub(crate) fn new(
+        capture: Option<&Capture>,
+        recent: Option<RecentPackets>,
+        device: &Device,
+    ) -> Self {
+        let names = Names::of(device);
+        let file = capture.map(|capture| File {
+            interface: capture.add_interface(&names.interface(RoceVersion::V2)),
+            capture: capture.clone(),
+            interface_v1: None,
+        });
+        Self {
+            names,
+            file,
+            recent,
+            frame: Frame::default(),
+            comments: Comments::default(),
+            tx_buffer: Vec::new(),
+            reservation: None,
+        }
     }
 
     /// Copies the packet to the port and commits it. Returns whether the port accepted the packet.
-    fn forward(&mut self, packet: &Reservation) -> bool {
+    fn forward(&mut self, port: &mut impl Port, packet: &Reservation) -> bool {
         // By the contract of `Transmit`, the port gives this second reservation the same header
         // fields as the first.
-        match self
-            .port
-            .reserve(&packet.to, packet.flow, packet.sequenced, packet.len)
-        {
+        match port.reserve(
+            &packet.to,
+            packet.flow,
+            packet.sequenced,
+            self.tx_buffer.len(),
+        ) {
             Ok(slot) if slot.src_port == packet.src_port && slot.ip == packet.ip => {
-                slot.bytes.copy_from_slice(&self.capture.tx_buffer);
-                self.port.commit();
+                slot.bytes.copy_from_slice(&self.tx_buffer);
+                port.commit();
                 true
             }
             // If the port breaks the contract, the packet is lost. The stack recovers, as from any
@@ -50,62 +89,163 @@ impl<'a> Tap<'a> {
             _ => false,
         }
     }
+
+    fn write_received(&mut self, time: SystemTime, meta: &RxMeta, transport: &[u8]) {
+        self.frame.received(meta, transport);
+        self.write(
+            dest_qpn(transport),
+            meta.version(),
+            time,
+            Direction::Received,
+        );
+    }
+
+    /// Writes the packet in [`Tap::frame`], with the comments.
+    fn write(&mut self, qpn: Qpn, version: RoceVersion, time: SystemTime, direction: Direction) {
+        let packet = Captured {
+            qpn,
+            version,
+            time,
+            direction,
+            bytes: self.frame.bytes(),
+            comments: &self.comments.0,
+        };
+        if let Some(recent) = &self.recent {
+            recent.keep(&packet);
+        }
+        let Some(file) = &mut self.file else {
+            return;
+        };
+        let interface = match version {
+            RoceVersion::V2 => file.interface,
+            RoceVersion::V1 => *file.interface_v1.get_or_insert_with(|| {
+                let added = self.names.interface(RoceVersion::V1);
+                file.capture.add_interface(&added)
+            }),
+        };
+        file.capture.packet(&Packet {
+            interface,
+            time,
+            direction,
+            bytes: packet.bytes,
+            wire_len: packet.bytes.len(),
+            comments: packet.comments,
+        });
+    }
+
+    /// Writes all packets captured so far to the file, so that they are not lost if the process
+    /// crashes.
+    fn write_out(&self) {
+        if let Some(file) = &self.file {
+            file.capture.flush();
+        }
+    }
 }
 
-impl Transmit for Tap<'_> {
-    fn reserve(
-        &mut self,
+impl Layer for Tap {
+    fn reserve<'a>(
+        &'a mut self,
+        port: &'a mut impl Port,
         to: &TxMeta,
         flow: Flow,
         sequenced: Option<Sequenced>,
         len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
-        self.capture.reservation = None;
+        _count: usize,
+    ) -> Result<TxSlot<'a>, ReserveError> {
+        self.reservation = None;
         let TxSlot {
             src_port, ip, kept, ..
-        } = self.port.reserve(to, flow, sequenced, len)?;
-        self.capture.reservation = Some(Reservation {
+        } = port.reserve(to, flow, sequenced, len)?;
+        self.reservation = Some(Reservation {
             to: *to,
             flow,
             sequenced,
-            len,
             src_port,
             ip,
         });
-        self.capture.tx_buffer.resize(len, 0);
+        self.tx_buffer.resize(len, 0);
         Ok(TxSlot {
-            bytes: &mut self.capture.tx_buffer,
+            bytes: &mut self.tx_buffer,
             src_port,
             ip,
             kept,
         })
     }
 
-    fn acknowledged(&mut self, flow: Flow, which: Acknowledged) {
-        self.port.acknowledged(flow, which);
-    }
-
-    fn commit(&mut self) {
-        let Some(packet) = self.capture.reservation.take() else {
+    fn commit(&mut self, port: &mut impl Port) {
+        let Some(packet) = self.reservation.take() else {
             return;
         };
-        if !self.forward(&packet) {
+        if !self.forward(port, &packet) {
             return;
         }
-        let PortCapture {
-            sinks,
-            frame,
-            tx_buffer,
-            ..
-        } = &mut *self.capture;
-        let bytes = frame.sent(&packet.to, packet.src_port, packet.ip, tx_buffer);
-        sinks.write(&Captured {
-            qpn: packet.flow.from_qp,
-            version: packet.to.version,
-            time: SystemTime::now(),
-            direction: Direction::Sent,
-            bytes,
-            comments: &[],
-        });
+        let Reservation {
+            to, src_port, ip, ..
+        } = &packet;
+        self.comments.clear();
+        self.frame.sent(to, *src_port, *ip, &self.tx_buffer);
+        self.write(
+            packet.flow.from_qp,
+            to.version,
+            SystemTime::now(),
+            Direction::Sent,
+        );
+    }
+
+    fn receive(
+        &mut self,
+        port: &mut impl Port,
+        budget: usize,
+        sink: &mut dyn RxSink,
+    ) -> Result<usize, PortError> {
+        let received = port.receive(budget, &mut Tapped { tap: self, sink });
+        self.write_out();
+        received
+    }
+
+    fn flush(&mut self, port: &mut impl Port) -> Result<bool, PortError> {
+        self.write_out();
+        port.flush()
+    }
+}
+
+/// Captures the packets on their way to a sink, with comments on what faults did to them before and
+/// what the NIC did with them.
+pub(super) struct Tapped<'a> {
+    pub(super) tap: &'a mut Tap,
+    pub(super) sink: &'a mut dyn RxSink,
+}
+
+impl RxSink for Tapped<'_> {
+    fn packet(&mut self, meta: &RxMeta, transport: &[u8]) {
+        self.faulty(meta, transport, &Effects::default());
+    }
+
+    fn faulty(&mut self, meta: &RxMeta, transport: &[u8], effects: &Effects) {
+        let time = SystemTime::now();
+        let comments = &mut self.tap.comments;
+        comments.clear();
+        comments.effects(effects);
+        let before = self.sink.counters().cloned();
+        self.sink.packet(meta, transport);
+        if let (Some(before), Some(after)) = (before, self.sink.counters()) {
+            comments.received(&before, after);
+        }
+        self.tap.write_received(time, meta, transport);
+    }
+
+    fn lost(&mut self, meta: &RxMeta, transport: &[u8], why: Loss) {
+        let comments = &mut self.tap.comments;
+        comments.clear();
+        comments.lost(why);
+        self.tap.write_received(SystemTime::now(), meta, transport);
+    }
+}
+
+/// The QP that a packet is for. A packet that is too short is for none; 0 is no QP of ours.
+fn dest_qpn(transport: &[u8]) -> Qpn {
+    match transport.get(5..8) {
+        Some(&[high, middle, low]) => Qpn::from_bits(u32::from_be_bytes([0, high, middle, low])),
+        _ => Qpn::from_bits(0),
     }
 }

@@ -1,10 +1,14 @@
 use super::comments::Comments;
 use super::frame::Frame;
-use super::*;
-use roce_port::MemoryPort;
-use roce_port::fault::Loss;
+use super::tap::{Tap, Tapped};
+use crate::device::Device;
+use roce_capture::Capture;
 use roce_port::memory::{MemoryIp, SRC_PORT};
-use roce_stack::{Flow, IpCovered, NicConfig, ReserveError, RoceVersion, Transmit, TxMeta};
+use roce_port::{Effects, Layered, Loss, MemoryPort, Port, RxSink};
+use roce_stack::{
+    Counters, Flow, Instant, IpCovered, Nic, NicConfig, ReserveError, RoceVersion, RxMeta,
+    Transmit, TxMeta,
+};
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{Bth, ExtHeaders, IcrcVerdict, NetworkHeader, Opcode, PacketRepr, Psn, Qpn};
 use std::net::IpAddr;
@@ -184,15 +188,22 @@ fn packets_of_any_length_are_captured() {
 }
 
 /// A capture of the loopback device, in a file in `dir`.
-fn port_capture(dir: &std::path::Path) -> PortCapture {
+fn tap(dir: &std::path::Path) -> (Tap, Capture) {
     let capture = Capture::create(dir.join("a.pcapng")).expect("made");
     let device = Device::with_address([127, 0, 0, 1].into()).expect("the loopback");
-    PortCapture::new(Some(&capture), false, &device)
+    (Tap::new(Some(&capture), None, &device), capture)
 }
 
-impl PortCapture {
-    fn file(&self) -> &Capture {
-        self.sinks.file().expect("a file")
+/// A NIC that gets packets.
+struct Receiver(Nic);
+
+impl RxSink for Receiver {
+    fn packet(&mut self, meta: &RxMeta, transport: &[u8]) {
+        self.0.receive(Instant::ZERO, meta, transport);
+    }
+
+    fn counters(&self) -> Option<&Counters> {
+        Some(self.0.counters())
     }
 }
 
@@ -207,8 +218,12 @@ fn nic() -> Nic {
 #[test]
 fn comments_say_what_happened_to_a_packet() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut capture = port_capture(dir.path());
-    let mut nic = nic();
+    let (mut tap, capture) = tap(dir.path());
+    let mut receiver = Receiver(nic());
+    let mut tapped = Tapped {
+        tap: &mut tap,
+        sink: &mut receiver,
+    };
     let (src, dst) = (v4(1), v4(2));
     let meta = received(src, dst, IpCovered::V4Hidden);
     let good = transport(src, dst, 0, 0x4000);
@@ -241,8 +256,8 @@ fn comments_say_what_happened_to_a_packet() {
             ],
         ),
     ] {
-        capture.receive(&mut nic, Instant::ZERO, &meta, packet, &effects);
-        assert_eq!(capture.comments.0, expected);
+        tapped.faulty(&meta, packet, &effects);
+        assert_eq!(tapped.tap.comments.0, expected);
     }
     for (why, expected) in [
         (Loss::Random, "fault: lost (fault_lost)"),
@@ -251,13 +266,13 @@ fn comments_say_what_happened_to_a_packet() {
             "fault: lost: too many packets were held back (fault_overflowed)",
         ),
     ] {
-        capture.lose(&meta, &good, why);
-        assert_eq!(capture.comments.0, [expected]);
+        tapped.lost(&meta, &good, why);
+        assert_eq!(tapped.tap.comments.0, [expected]);
     }
     // The lost packets did not reach the NIC.
-    assert_eq!(nic.counters().total_drops(), 3);
+    assert_eq!(receiver.0.counters().total_drops(), 3);
     capture.flush();
-    assert_eq!(capture.file().packets(), 5);
+    assert_eq!(capture.packets(), 5);
 }
 
 /// One packet may cause the drop of many earlier packets. One comment gives their number, because
@@ -283,8 +298,8 @@ fn repeated_drops_share_one_comment() {
 #[test]
 fn a_tapped_port_sends_and_captures_the_same_packets() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut capture = port_capture(dir.path());
-    let mut port = MemoryPort::new(MemoryIp::V4Numbered, 4200).poisoned();
+    let (layer, capture) = tap(dir.path());
+    let port = MemoryPort::new(MemoryIp::V4Numbered, 4200).poisoned();
     let to = TxMeta {
         src: v4(1),
         dst: v4(2),
@@ -292,7 +307,7 @@ fn a_tapped_port_sends_and_captures_the_same_packets() {
         hop_limit: 0,
         version: roce_stack::RoceVersion::V2,
     };
-    let mut tap = capture.tap(&mut port);
+    let mut tap = Layered { layer, port };
     // A commit without a reservation sends nothing. A reservation without a commit sends nothing
     // either.
     tap.commit();
@@ -315,21 +330,19 @@ fn a_tapped_port_sends_and_captures_the_same_packets() {
         tap.commit();
         expected.push((id, packet));
     }
-    port.max_queued = 0;
+    tap.port.max_queued = 0;
     assert!(matches!(
-        capture
-            .tap(&mut port)
-            .reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, 9),
+        tap.reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, 9),
         Err(ReserveError::Full)
     ));
-    let sent = port.out.iter().map(|frame| &frame.bytes);
+    tap.flush().expect("flushed");
+    let sent = tap.port.out.iter().map(|frame| &frame.bytes);
     assert!(sent.eq(expected.iter().map(|(_, packet)| packet)));
-    assert_eq!(port.out.len(), 3);
+    assert_eq!(tap.port.out.len(), 3);
     let (id, packet) = &expected[2];
-    capture.flush();
-    assert_eq!(capture.file().packets(), 3);
-    let path = capture.file().path().to_owned();
-    let last = capture.frame.sent(
+    assert_eq!(capture.packets(), 3);
+    let mut frame = Frame::default();
+    let last = frame.sent(
         &to,
         PORT,
         IpCovered::V4 {
@@ -339,6 +352,6 @@ fn a_tapped_port_sends_and_captures_the_same_packets() {
         packet,
     );
     assert_eq!(parse(last).icrc_verdict(), IcrcVerdict::Valid);
-    let file = std::fs::read(path).expect("the file");
+    let file = std::fs::read(capture.path()).expect("the file");
     assert!(file.windows(last.len()).any(|window| window == last));
 }

@@ -7,14 +7,13 @@ use super::routes::Routes;
 use crate::context::Context;
 use crate::error::OpenError;
 use crate::faults::{RequestFault, RequestJudge};
-use crate::runtime::{DeviceState, Engine, MadListener};
+use crate::runtime::{DeviceState, Engine, Injections, MadListener};
 use crate::why::GatheredEvidence;
 use parking_lot::{Mutex, MutexGuard};
 use roce_cm::{
     Addresses, Agent, Config, Duration, Event, Instant, MAD_LEN, Path, Pending, QpnRange,
     RejectReason, ServiceId,
 };
-use roce_port::Port;
 use roce_stack::{MadError, QpAttributes, QpState, ReceivedMad, RoceVersion, TxMeta};
 use std::collections::HashSet;
 use std::io;
@@ -79,7 +78,7 @@ impl Core {
         let inbox =
             Inbox::new().map_err(OpenError::system("making a descriptor to wake a thread"))?;
         let inbox = Arc::new(inbox);
-        let request_judge = {
+        {
             let mut engine = shared.lock();
             if engine.mad_listener.is_some() {
                 // The previous manager has not closed QP1 yet.
@@ -92,8 +91,9 @@ impl Core {
             }
             engine.nic.open_general_services();
             engine.mad_listener = Some(Arc::clone(&inbox) as Arc<dyn MadListener>);
-            engine.request_judge()
-        };
+        }
+        let injections = context.inner.injections.as_ref();
+        let request_judge = injections.and_then(Injections::request_judge);
         Ok(Self {
             state: Mutex::new(State {
                 agent: Agent::new(config),

@@ -7,13 +7,14 @@ mod stopping;
 
 pub use paths::AddressOptions;
 
-use crate::datapath::{self, Datapath};
+use crate::datapath::{self, Datapath, Layers};
 use crate::device::Device;
 use crate::error::{OpenError, StartError};
+use crate::faults::Faults;
 use crate::gid::GidTable;
 use crate::runtime::{
-    DeviceState, Engine, EventQueue, Monitor, PersistListener, Persister, Starter, port_limits,
-    send_waiting_at_exit, spawn_driver,
+    DeviceState, Engine, EventQueue, Injections, Monitor, PersistListener, Persister, Starter,
+    port_limits, send_waiting_at_exit, spawn_driver,
 };
 use crate::settings::{OpenOptions, PrioritySettings};
 use crate::tally;
@@ -22,6 +23,7 @@ use crate::why::{
     Explanation, FailedConnection, GatheredEvidence, KernelWatch, is_of_lost_packets,
 };
 use parking_lot::Mutex;
+use roce_port::fault::FaultLayer;
 use roce_stack::{Nic, NicConfig};
 use roce_wire::Qpn;
 use std::any::Any;
@@ -44,6 +46,9 @@ pub struct Context {
 pub(crate) struct Inner {
     pub(crate) shared: Arc<DeviceState>,
     pub(crate) device: Device,
+    /// The faults that it injects, with their seed.
+    faults: Option<Faults>,
+    pub(crate) injections: Option<Injections>,
     pub(crate) priorities: PrioritySettings,
     gids: Mutex<GidTable>,
     /// The connection manager, while it is in use. The module `cm` depends on this one, so the type
@@ -65,7 +70,7 @@ impl Context {
         let priorities = options.priorities;
         let datapath_options = options.datapath;
         let port = datapath::placeholder(device, &datapath_options);
-        let (max_packet_bytes, window_bytes) = port_limits(&port, &datapath_options);
+        let (max_packet_bytes, window_bytes) = port_limits(&*port, &datapath_options);
         let mut nic = Nic::new(&NicConfig {
             seed,
             max_packet_bytes,
@@ -75,24 +80,42 @@ impl Context {
         // For the explanation of a failure: docs/adr/0053-flight-recorder.md.
         nic.record_events(true);
         let events = EventQueue::new(MAX_EVENTS).map_err(OpenError::system("making a timerfd"))?;
-        let faults = options.fault_layer()?;
-        let mut engine = Engine::new(nic, port, faults, Arc::new(events), device.name());
-        engine.inject(options.judge()?);
-        engine.capture = options.port_capture(device);
-        engine.why = options.why_log();
+        let judge = options.judge()?;
+        let injected = judge
+            .iter()
+            .flat_map(|judge| judge.faults().injections().to_vec());
+        let network = options.network_faults()?;
+        let faults = network.map(|network| injected.fold(Faults::from(network), Faults::inject));
+        let mut injections = judge.map(|judge| Injections::new(judge, &mut nic));
+        let (tap, why) = options.tap_and_log(device);
+        let layers = Layers {
+            faults: network
+                .filter(|network| !network.is_faultless())
+                .map(|network| FaultLayer::new(network, network.seed.unwrap_or_default())),
+            gate: injections.as_ref().and_then(Injections::gate),
+            tap,
+        };
+        let mut engine = Engine::new(nic, port, Arc::new(events), device.name());
+        engine.why = why;
         engine.tally = tally::open();
-        let starter = Starter::new(device, datapath_options, priorities.priorities)
+        let starter = Starter::new(device, datapath_options, priorities.priorities, layers)
             .map_err(OpenError::system("making a socket"))?;
         let shared = Arc::new(DeviceState::new(engine, starter)?);
         let listener: Arc<dyn PersistListener> = shared.clone();
         shared.lock().persister = Some(Persister::new(Arc::downgrade(&listener)));
         let driver = spawn_driver(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(OpenError::system("starting the background thread"))?;
+        if let Some(injections) = &mut injections {
+            let started = injections.start(&shared);
+            started.map_err(OpenError::system("starting the thread of timed faults"))?;
+        }
         send_waiting_at_exit(&shared);
         let inner = Inner {
             watch_handle: watch::register(device, &shared, options.metrics),
             shared,
             device: device.clone(),
+            faults,
+            injections,
             priorities,
             gids: Mutex::new(GidTable::new(
                 &device.known_addresses(),

@@ -4,7 +4,6 @@ use super::{Context, Inner};
 use crate::error::ConnectError;
 use crate::gid::{Gid, GidEntry, GidTable};
 use parking_lot::MutexGuard;
-use roce_port::Port;
 use roce_stack::{RoceVersion, TxMeta};
 use std::net::IpAddr;
 

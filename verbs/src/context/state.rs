@@ -3,8 +3,8 @@
 use super::Context;
 use crate::datapath::XdpQueue;
 use crate::faults::Faults;
+use crate::runtime::Injections;
 use crate::settings::PrioritySettings;
-use roce_port::fault::FaultLayer;
 use roce_stack::{CongestionSettings, Counters};
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ impl Context {
 
     /// The port's counters, by name, and those of faults, if there are any.
     pub fn port_counters(&self) -> Vec<(&'static str, u64)> {
-        self.inner.shared.lock().port_counters()
+        self.inner.shared.lock().port.each_counter()
     }
 
     /// The address at which this process serves its metrics, if the program requested metrics
@@ -27,23 +27,18 @@ impl Context {
 
     /// The queues that AF_XDP uses, each with its counters; none with UDP sockets.
     pub fn xdp_queues(&self) -> Vec<XdpQueue> {
-        self.inner.shared.lock().port.xdp_queues()
+        self.inner.shared.lock().port.each_queue()
     }
 
     /// The faults that the device injects, if any, with their seed.
     pub fn faults(&self) -> Option<Faults> {
-        let engine = self.inner.shared.lock();
-        let network = Faults::from(engine.faults.as_ref().map(FaultLayer::spec)?);
-        let injections = engine
-            .injections
-            .iter()
-            .flat_map(|injections| injections.list());
-        Some(injections.cloned().fold(network, Faults::inject))
+        self.inner.faults.clone()
     }
 
     /// Whether the faults that were injected have taken the link down.
     pub fn is_cut_off(&self) -> bool {
-        self.inner.shared.lock().is_cut_off()
+        let injections = self.inner.injections.as_ref();
+        injections.is_some_and(Injections::is_cut_off)
     }
 
     /// The error for which the device works no longer: the port's, for instance because its interface

@@ -4,7 +4,6 @@ use crate::device::{Device, Event};
 use crate::error::StartError;
 use crate::runtime::MadListener;
 use crate::{Access, CompletionQueue, Context, QpOptions, QueuePair, RecvRequest, WcStatus};
-use roce_port::Port;
 use roce_stack::{MAD_BYTES, QpAttributes, QpState};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

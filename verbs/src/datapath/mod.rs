@@ -4,11 +4,15 @@ mod choose;
 mod device;
 pub(crate) mod environment;
 mod port;
-mod reasons;
+#[cfg(feature = "xdp")]
+mod xdp;
+#[cfg(not(feature = "xdp"))]
+#[path = "no_xdp.rs"]
+mod xdp;
 
 pub(crate) use choose::{open, placeholder};
-pub(crate) use port::DevicePort;
-pub use roce_port::PortError;
+pub(crate) use port::{DatapathPort, DevicePort, Layers};
+pub use roce_port::{PortError, PortQueue as XdpQueue};
 pub use roce_udp::UdpSplice;
 
 use std::num::NonZeroU32;
@@ -153,20 +157,6 @@ pub struct TxFeatures {
     pub checksum: bool,
     /// The driver can report when it has sent a frame. This library does not use that.
     pub timestamp: bool,
-}
-
-/// A queue that AF_XDP uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XdpQueue {
-    /// Its number, from 0.
-    pub number: u32,
-    /// Whether the driver reads and writes the queue's frames in the process's memory, according to
-    /// the socket.
-    pub zero_copy: bool,
-    /// Whether the queue shares its registered memory with the first queue.
-    pub shares_memory: bool,
-    /// The counters of the queue and its socket, by name.
-    pub counters: Vec<(&'static str, u64)>,
 }
 
 /// Where AF_XDP's program runs.

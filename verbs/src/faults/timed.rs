@@ -2,7 +2,7 @@
 
 use super::strike::report;
 use super::{Injection, Judge, Target, TimedFault, When};
-use roce_stack::{Duration, Instant};
+use roce_stack::Duration;
 
 /// What to do at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,6 @@ pub(crate) enum TimedAction {
 pub(crate) struct TimedFaults {
     /// The remaining actions, in descending order of time.
     actions: Vec<(Duration, TimedAction, Option<Injection>)>,
-    /// When the device was opened; `None` before it is first driven.
-    opened: Option<Instant>,
 }
 
 impl TimedFaults {
@@ -28,26 +26,17 @@ impl TimedFaults {
         let injections = judge.faults().injections().iter();
         let mut actions: Vec<_> = injections.flat_map(plan_actions).collect();
         actions.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
-        (!actions.is_empty()).then_some(Self {
-            actions,
-            opened: None,
-        })
+        (!actions.is_empty()).then_some(Self { actions })
     }
 
-    /// Called when the device is open. Times count from `now`.
-    pub(crate) fn open(&mut self, now: Instant) {
-        self.opened = Some(now);
+    /// The time after the device was opened when the next action is due.
+    pub(crate) fn next(&self) -> Option<Duration> {
+        self.actions.last().map(|(at, ..)| *at)
     }
 
-    /// When the next action is due.
-    pub(crate) fn next(&self) -> Option<Instant> {
-        let (after, ..) = self.actions.last()?;
-        Some(self.opened? + *after)
-    }
-
-    /// Takes an action that is due, and reports its injection.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<TimedAction> {
-        if self.next()? > now {
+    /// Takes an action that is due, and reports its injection. The device was opened this long ago.
+    pub(crate) fn take_due(&mut self, elapsed: Duration) -> Option<TimedAction> {
+        if self.next()? > elapsed {
             return None;
         }
         let (_, action, injection) = self.actions.pop()?;

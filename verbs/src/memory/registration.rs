@@ -2,6 +2,7 @@
 
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
+use crate::runtime::Injections;
 use roce_stack::{
     Access, AccessError, BufferRangeError, DeregisterError, Memory, RemoteAddr, Reregister,
     ReregisterError, Sge,
@@ -44,7 +45,10 @@ impl ProtectionDomain {
         let (addr, len) = (iova.unwrap_or(memory.addr()), memory.len());
         let mut engine = self.context.inner.shared.lock();
         let key = engine.nic.register_memory(self.id, memory, iova, access)?;
-        engine.note_new_region(key);
+        let injections = self.context.inner.injections.as_ref();
+        if injections.is_some_and(Injections::strikes_region) {
+            engine.nic.lose_memory(key);
+        }
         drop(engine);
         Ok(Registration {
             pd: self.clone(),

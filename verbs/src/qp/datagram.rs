@@ -5,7 +5,6 @@ use crate::context::AddressOptions;
 use crate::error::ConnectError;
 use crate::gid::Gid;
 use crate::pd::ProtectionDomain;
-use roce_port::Port;
 use roce_stack::{AddressHandle, MulticastError, QpAttributes, QpState};
 use roce_wire::QKey;
 use std::net::IpAddr;

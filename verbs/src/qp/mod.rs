@@ -101,7 +101,9 @@ impl QueuePair {
         let (qpn, psn) = {
             let mut engine = pd.context.inner.shared.lock_with_qpn_range()?;
             let qpn = create(&mut engine.nic)?;
-            engine.note_new_qp(qpn);
+            if let Some(injections) = &pd.context.inner.injections {
+                injections.note_new_qp(qpn);
+            }
             (qpn, engine.nic.random_psn())
         };
         Ok(Self {

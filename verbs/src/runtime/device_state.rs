@@ -8,7 +8,6 @@ use super::{Batch, Changes, DeviceClock, Engine, Starter};
 use crate::datapath::Datapath;
 use crate::error::{OpenError, StartError};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use roce_port::Port as _;
 use roce_stack::{CqId, Instant, Persisted, QpnRange};
 use roce_wire::Qpn;
 use std::hint::cold_path;
@@ -67,13 +66,12 @@ impl DeviceState {
     ///
     /// # Errors
     /// If the operating system has no descriptor left, or no monotonic clock.
-    pub(crate) fn new(mut engine: Engine, starter: Starter) -> Result<Self, OpenError> {
+    pub(crate) fn new(engine: Engine, starter: Starter) -> Result<Self, OpenError> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let wake = EventFd::from_value_and_flags(0, flags)
             .map_err(std::io::Error::from)
             .map_err(OpenError::system("making an eventfd"))?;
         let clock = DeviceClock::start().map_err(OpenError::system("reading the clock"))?;
-        engine.begin_timed_injections(clock.now());
         Ok(Self {
             engine: EngineLock::new(engine),
             wake,

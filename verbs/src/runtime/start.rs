@@ -13,7 +13,7 @@
 //! queues, and the kernel releases a queue some time after its socket is closed.
 
 use super::Engine;
-use crate::datapath::{self, Datapath, DatapathOptions};
+use crate::datapath::{self, Datapath, DatapathOptions, Layers};
 use crate::device::Device;
 use crate::environment::write_to_stderr;
 use crate::error::StartError;
@@ -33,6 +33,8 @@ pub(crate) struct Starter {
     options: DatapathOptions,
     priorities: Option<PriorityMap>,
     claimer: PartClaimer,
+    /// The layers that the port gets.
+    layers: Mutex<Layers>,
     qpn_range: OnceLock<QpnRange>,
     /// Local addresses of address handles that were created before the datapath started.
     addresses_to_activate: Mutex<Vec<IpAddr>>,
@@ -45,12 +47,14 @@ impl Starter {
         device: &Device,
         options: DatapathOptions,
         priorities: Option<PriorityMap>,
+        layers: Layers,
     ) -> io::Result<Self> {
         Ok(Self {
             device: device.clone(),
             options,
             priorities,
             claimer: PartClaimer::new(device.interface().index)?,
+            layers: Mutex::new(layers),
             qpn_range: OnceLock::new(),
             addresses_to_activate: Mutex::default(),
             datapath: OnceLock::new(),
@@ -84,8 +88,9 @@ impl Starter {
 
     pub(super) fn start(&self, engine: &mut Engine) -> Result<&Datapath, StartError> {
         let qpn_range = self.claim_qpn_range(engine)?;
-        let (mut port, not_taken) =
+        let (mut datapath_port, not_taken) =
             datapath::open(&self.device, &self.options, self.priorities, qpn_range)?;
+        let port = datapath_port.as_port();
         if engine.mad_listener.is_some()
             && let Some(steering) = port.steering()
         {
@@ -95,7 +100,7 @@ impl Starter {
                 source,
             })?;
         }
-        let (max_packet_bytes, window_bytes) = port_limits(&port, &self.options);
+        let (max_packet_bytes, window_bytes) = port_limits(port, &self.options);
         engine.nic.set_port_limits(max_packet_bytes, window_bytes);
         for address in std::mem::take(&mut *self.addresses_to_activate.lock()) {
             // An unusable address does not fail the start, because the caller may have started the
@@ -106,8 +111,8 @@ impl Starter {
                 ));
             }
         }
-        let datapath = port.describe(not_taken);
-        engine.port = port;
+        let datapath = datapath_port.describe(not_taken);
+        engine.port = datapath_port.inside(std::mem::take(&mut *self.layers.lock()));
         engine.kernel = KernelWatch::begin(&self.device.interface().name).map(Arc::new);
         Ok(self.datapath.get_or_init(|| datapath))
     }

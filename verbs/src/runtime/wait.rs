@@ -3,7 +3,6 @@
 use super::Engine;
 use libc::pollfd;
 use nix::errno::Errno;
-use roce_port::Port as _;
 use roce_stack::Instant;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::Duration;

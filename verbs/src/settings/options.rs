@@ -4,7 +4,7 @@ use super::environment_congestion;
 use super::environment_metrics;
 use super::warn_of_unknown_variables;
 use super::{PrioritySettings, environment_priorities};
-use crate::capture::{PortCapture, environment_capture};
+use crate::capture::{RecentPackets, Tap, environment_capture};
 use crate::datapath::DatapathOptions;
 use crate::datapath::environment::environment_datapath;
 use crate::device::Device;
@@ -12,7 +12,7 @@ use crate::error::OpenError;
 use crate::faults::{Faults, Judge, draw_seed, environment_faults};
 use crate::why::{WhyLog, WhyOutput, environment_why, environment_why_packets};
 use roce_capture::Capture;
-use roce_port::fault::FaultLayer;
+use roce_port::fault::FaultSpec;
 use roce_stack::CongestionSettings;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -132,29 +132,30 @@ impl OpenOptions {
         self
     }
 
-    pub(crate) fn why_log(&self) -> Option<WhyLog> {
-        let (output, packets) = (self.why.clone(), self.why_packets.clone());
-        (output.is_some() || packets.is_some()).then(|| WhyLog::new(output, packets))
+    /// The tap and the log of a new context, if the options need them. The log writes packets that
+    /// the tap keeps.
+    pub(crate) fn tap_and_log(&self, device: &Device) -> (Option<Tap>, Option<WhyLog>) {
+        let packets = self.why_packets.as_ref();
+        let packets = packets.map(|file| (file.clone(), RecentPackets::new(device)));
+        let recent = packets.as_ref().map(|(_, recent)| recent.clone());
+        let taps = self.capture.is_some() || recent.is_some();
+        let tap = taps.then(|| Tap::new(self.capture.as_ref(), recent, device));
+        let logs = self.why.is_some() || packets.is_some();
+        (tap, logs.then(|| WhyLog::new(self.why.clone(), packets)))
     }
 
-    /// The capture for the port of a new context, if the options need one.
-    pub(crate) fn port_capture(&self, device: &Device) -> Option<Box<PortCapture>> {
-        let (capture, keeps_recent) = (self.capture.as_ref(), self.why_packets.is_some());
-        let is_needed = capture.is_some() || keeps_recent;
-        is_needed.then(|| Box::new(PortCapture::new(capture, keeps_recent, device)))
-    }
-
-    /// The fault layer of a new context, if the options ask for faults of the network. Each context
-    /// of the process has a seed of its own; otherwise all would lose the same packets.
-    pub(crate) fn fault_layer(&self) -> Result<Option<FaultLayer>, OpenError> {
+    /// The faults of the network for a new context. Each context of the process has a seed of its
+    /// own; otherwise all would lose the same packets.
+    pub(crate) fn network_faults(&self) -> Result<Option<FaultSpec>, OpenError> {
         static OPENED: AtomicU64 = AtomicU64::new(0);
         let Some(faults) = &self.faults else {
             return Ok(None);
         };
-        let seed = seed_of(faults)?;
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
-        let spec = *faults.network();
-        Ok(Some(FaultLayer::new(spec, seed.wrapping_add(number))))
+        Ok(Some(FaultSpec {
+            seed: Some(seed_of(faults)?.wrapping_add(number)),
+            ..*faults.network()
+        }))
     }
 
     /// The judge of a new context's injections, if the options have any.

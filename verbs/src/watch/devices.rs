@@ -123,7 +123,7 @@ impl Watched {
     fn snapshot_without_qps(&self, shared: &DeviceState) -> (DeviceSnapshot, Vec<Qpn>) {
         let engine = shared.lock();
         let counters = engine.nic.counters().clone();
-        let port = engine.port_counters();
+        let port = engine.port.each_counter();
         let failure = engine.failure_text();
         let control = engine.nic.congestion_control();
         let qpns = engine.nic.qpns();

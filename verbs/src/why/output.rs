@@ -2,7 +2,7 @@
 
 use super::file::{absolute, check_file, open};
 use super::{Explanation, UnfitPackets, WHY_VARIABLE, packets};
-use crate::capture::PortCapture;
+use crate::capture::RecentPackets;
 use crate::environment::{self, malformed, write_to_stderr};
 use crate::error::OpenError;
 use core::fmt;
@@ -121,8 +121,8 @@ const MAX_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct WhyLog {
     output: Option<WhyOutput>,
-    /// The file for the packets of failed QPs.
-    packets: Option<PathBuf>,
+    /// The file for the packets of failed QPs, and these packets.
+    packets: Option<(PathBuf, RecentPackets)>,
     /// The beginning of the interval, and what was written and left out in it.
     since: Instant,
     written: u32,
@@ -130,7 +130,10 @@ pub(crate) struct WhyLog {
 }
 
 impl WhyLog {
-    pub(crate) fn new(output: Option<WhyOutput>, packets: Option<PathBuf>) -> Self {
+    pub(crate) fn new(
+        output: Option<WhyOutput>,
+        packets: Option<(PathBuf, RecentPackets)>,
+    ) -> Self {
         Self {
             output,
             packets,
@@ -166,11 +169,10 @@ impl WhyLog {
         }
     }
 
-    /// Writes the explanation of a failure that was admitted, and the QP's packets if `capture` has
-    /// kept them.
-    pub(crate) fn write(&mut self, mut explanation: Explanation, capture: Option<&PortCapture>) {
-        if let Some(path) = &self.packets {
-            packets::write(path, capture, &mut explanation);
+    /// Writes the explanation of a failure that was admitted, and the QP's packets if they are kept.
+    pub(crate) fn write(&mut self, mut explanation: Explanation) {
+        if let Some((path, recent)) = &self.packets {
+            packets::write(path, recent, &mut explanation);
         }
         let others = core::mem::take(&mut self.left_out);
         let Some(output) = &self.output else {

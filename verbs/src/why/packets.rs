@@ -2,7 +2,7 @@
 
 use super::Explanation;
 use super::file::{absolute, check_file, open};
-use crate::capture::{MOST_PACKETS, PortCapture};
+use crate::capture::{MOST_PACKETS, RecentPackets};
 use crate::environment::write_to_stderr;
 use crate::error::OpenError;
 use std::fs::File;
@@ -50,12 +50,9 @@ pub(crate) fn check_why_packets_setting() -> Result<(), OpenError> {
 
 /// Writes the packets of a failed QP to the end of the file, and says so in the explanation.
 #[cold]
-pub(super) fn write(path: &Path, capture: Option<&PortCapture>, explanation: &mut Explanation) {
-    let Some(capture) = capture else {
-        return;
-    };
+pub(super) fn write(path: &Path, recent: &RecentPackets, explanation: &mut Explanation) {
     let (qpn, text) = (explanation.failure.qpn, explanation.to_string());
-    let written = capture.packets_of(qpn, &text).and_then(|packets| {
+    let written = recent.of_qp(qpn, &text).and_then(|packets| {
         append(path, &packets.section)?;
         Ok(packets.count)
     });

@@ -15,7 +15,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink};
+use roce_port::{Port, PortCapabilities, PortError, PortFd, PortQueue, RxSink};
 use roce_stack::{Flow, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot};
 
 pub use config::{Ipv6Checksum, XdpPortConfig};
@@ -103,12 +103,6 @@ impl XdpPort {
     /// queues and of the network.
     pub fn counters(&self) -> &XdpCounters {
         &self.counters
-    }
-
-    /// Every counter of each queue, with its name, in the order of [`XdpPort::queues`].
-    pub fn each_counter_by_queue(&self) -> impl Iterator<Item = Vec<(&'static str, u64)>> {
-        let count = |queue| counters::of_queue(queue).collect();
-        self.queues.iter().map(count)
     }
 
     /// The capabilities of the driver when the port was opened; `None` on kernels before 6.3, which
@@ -332,6 +326,16 @@ impl Port for XdpPort {
 
     fn each_counter(&self) -> Vec<(&'static str, u64)> {
         counters::all(self)
+    }
+
+    fn each_queue(&self) -> Vec<PortQueue> {
+        let describe = |queue: &SocketQueue| PortQueue {
+            number: queue.kernel().queue(),
+            zero_copy: queue.kernel().is_zero_copy(),
+            shares_memory: queue.kernel().shares_memory(),
+            counters: counters::of_queue(queue).collect(),
+        };
+        self.queues.iter().map(describe).collect()
     }
 }
 

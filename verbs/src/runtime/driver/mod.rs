@@ -19,7 +19,6 @@ use super::device_state::WakeUpCounts;
 use super::wait::{PacketFds, poll_packets};
 use crate::runtime::DeviceState;
 use crate::signals;
-use roce_port::Port as _;
 use standby::Standby;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};

@@ -4,7 +4,6 @@ use super::Engine;
 use crate::why::{
     Cause, Explanation, Failure, KernelView, LossSigns, Places, UnfitPackets, is_of_lost_packets,
 };
-use roce_port::Port as _;
 use roce_stack::Mismatch;
 use std::cell::OnceCell;
 
@@ -21,7 +20,7 @@ impl Engine {
                 let view = kernel.and_then(|kernel| view.get_or_init(|| kernel.look()).as_ref());
                 let explanation = self.explain(failure, view);
                 if let Some(log) = &mut self.why {
-                    log.write(explanation, self.capture.as_deref());
+                    log.write(explanation);
                 }
             }
         }
@@ -46,7 +45,7 @@ impl Engine {
     /// ([`is_of_lost_packets`]).
     #[cold]
     pub(crate) fn explain(&self, failure: Failure, view: Option<&KernelView<'_>>) -> Explanation {
-        let port_counters = self.port_counters();
+        let port_counters = self.port.each_counter();
         let places = Places {
             nic: &self.nic,
             port_counters: &port_counters,
@@ -55,22 +54,11 @@ impl Engine {
         Explanation::new(&self.device, failure, &places)
     }
 
-    /// The port's counters, by name, and those of faults, if there are any.
-    pub(crate) fn port_counters(&self) -> Vec<(&'static str, u64)> {
-        let faults = self.faults.iter().flat_map(|f| f.counters().each());
-        let injections = self
-            .injections
-            .iter()
-            .map(|injections| injections.counter());
-        let port = self.port.each_counter().into_iter();
-        port.chain(faults).chain(injections).collect()
-    }
-
     /// Copies what evidence about lost datagrams is gathered from, for a caller that gathers it
     /// without the lock: that takes long, and no packet would move meanwhile.
     pub(crate) fn loss_signs(&self) -> LossSigns {
         LossSigns {
-            port_counters: self.port_counters(),
+            port_counters: self.port.each_counter(),
             kernel: self.kernel.clone(),
         }
     }

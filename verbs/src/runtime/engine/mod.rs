@@ -5,17 +5,14 @@ mod sending;
 #[cfg(test)]
 mod tests;
 
-use super::injections::{Injections, unplugged};
 use super::moderation::Moderation;
 use super::pacing::Pacing;
 use super::{EventQueue, Persister};
-use crate::capture::PortCapture;
 use crate::datapath::DevicePort;
 use crate::tally::DeviceCount;
 use crate::why::{KernelWatch, WhyLog};
-use roce_port::fault::{Effects, FaultLayer, FaultSink, Loss};
-use roce_port::{Port, PortError, RxSink};
-use roce_stack::{CqId, Event, Instant, Nic, Persisted, QpAttributes, QpState, RxMeta};
+use roce_port::{PortError, RxSink};
+use roce_stack::{Counters, CqId, Event, Instant, Nic, Persisted, QpAttributes, QpState, RxMeta};
 use std::collections::HashMap;
 use std::hint::cold_path;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,11 +28,8 @@ const CATCH_UP_TURNS: usize = 64;
 /// The state that the lock of an open device protects.
 pub(crate) struct Engine {
     pub(crate) nic: Nic,
+    /// The port, inside the layers that the device was opened with.
     pub(crate) port: DevicePort,
-    /// Faults injected between the port and the NIC.
-    pub(crate) faults: Option<FaultLayer>,
-    pub(crate) injections: Option<Box<Injections>>,
-    pub(crate) capture: Option<Box<PortCapture>>,
     pub(crate) channels: HashMap<CqId, Weak<EventQueue<CqId>>>,
     /// Delays events until more completions arrive.
     pub(crate) moderation: Moderation,
@@ -76,37 +70,15 @@ pub(crate) trait MadListener: Send + Sync {
 struct ToNic<'a> {
     nic: &'a mut Nic,
     now: Instant,
-    capture: Option<&'a mut PortCapture>,
 }
 
 impl RxSink for ToNic<'_> {
     fn packet(&mut self, meta: &RxMeta, transport: &[u8]) {
-        match &mut self.capture {
-            None => self.nic.receive(self.now, meta, transport),
-            Some(_) => {
-                cold_path();
-                self.arrive(meta, transport, &Effects::default());
-            }
-        }
-    }
-}
-
-impl FaultSink for ToNic<'_> {
-    fn arrive(&mut self, meta: &RxMeta, transport: &[u8], effects: &Effects) {
-        let Self { nic, now, capture } = self;
-        match capture {
-            None => nic.receive(*now, meta, transport),
-            Some(capture) => {
-                cold_path();
-                capture.receive(nic, *now, meta, transport, effects);
-            }
-        }
+        self.nic.receive(self.now, meta, transport);
     }
 
-    fn lose(&mut self, meta: &RxMeta, transport: &[u8], why: Loss) {
-        if let Some(capture) = &mut self.capture {
-            capture.lose(meta, transport, why);
-        }
+    fn counters(&self) -> Option<&Counters> {
+        Some(self.nic.counters())
     }
 }
 
@@ -114,16 +86,12 @@ impl Engine {
     pub(crate) fn new(
         nic: Nic,
         port: DevicePort,
-        faults: Option<FaultLayer>,
         events: Arc<EventQueue<Event>>,
         device: String,
     ) -> Self {
         Self {
             nic,
             port,
-            faults,
-            injections: None,
-            capture: None,
             channels: HashMap::new(),
             moderation: Moderation::default(),
             pacing: Pacing::default(),
@@ -195,10 +163,6 @@ impl Engine {
     /// packets or timeouts.
     pub(crate) fn progress(&mut self, now: Instant) -> bool {
         let now = self.nic_time(now);
-        if self.injections.is_some() {
-            cold_path();
-            self.inject_due_faults(now);
-        }
         if self.has_stopped() {
             cold_path();
             self.deliver_events();
@@ -221,7 +185,7 @@ impl Engine {
             }
             busy = true;
         }
-        self.write_capture_and_tally();
+        self.write_tally();
         self.deliver_events();
         busy
     }
@@ -235,16 +199,8 @@ impl Engine {
         let mut sink = ToNic {
             nic: &mut self.nic,
             now,
-            capture: self.capture.as_deref_mut(),
         };
-        let received = match (unplugged(&mut self.injections), &mut self.faults) {
-            (Some(unplugged), _) => self.port.receive(RECEIVE_BUDGET, unplugged),
-            (None, None) => self.port.receive(RECEIVE_BUDGET, &mut sink),
-            (None, Some(faults)) => {
-                cold_path();
-                faults.receive(now, &mut self.port, RECEIVE_BUDGET, &mut sink)
-            }
-        };
+        let received = self.port.receive(RECEIVE_BUDGET, &mut sink);
         received.unwrap_or_else(|error| {
             cold_path();
             self.failure = Some(error);
@@ -263,13 +219,8 @@ impl Engine {
         }
     }
 
-    /// Writes out the packets captured and the counts of this turn, so that they are not lost if
-    /// the process crashes.
-    fn write_capture_and_tally(&mut self) {
-        if let Some(capture) = &self.capture {
-            cold_path();
-            capture.flush();
-        }
+    /// Writes out the counts of this turn, so that they are not lost if the process crashes.
+    fn write_tally(&mut self) {
         if let Some(tally) = &mut self.tally {
             cold_path();
             tally.note(self.nic.counters());
@@ -293,16 +244,10 @@ impl Engine {
         if self.has_stopped() {
             return self.moderation.next_deadline();
         }
-        let held_back = self.faults.as_ref().and_then(FaultLayer::next_release);
-        let network = self.port.next_deadline().map(|later| now + later);
+        let port = self.port.next_deadline().map(|later| now + later);
         let timeouts = self.nic.next_timeout().into_iter();
         let delayed_events = self.moderation.next_deadline();
-        timeouts
-            .chain(held_back)
-            .chain(network)
-            .chain(self.next_injection())
-            .chain(delayed_events)
-            .min()
+        timeouts.chain(port).chain(delayed_events).min()
     }
 
     /// Lets the port handle changes of routes, neighbours, addresses and the link.

@@ -1,12 +1,9 @@
 //! Sending what is ready, and which posts wait for those that follow.
 
 use super::Engine;
-use crate::runtime::injections::unplugged;
 use crate::runtime::pacing::Batch;
-use roce_port::Port as _;
 use roce_stack::{Instant, Stat};
 use roce_wire::Qpn;
-use std::hint::cold_path;
 
 impl Engine {
     /// Sends the packets that are ready. Returns whether there were any.
@@ -17,15 +14,7 @@ impl Engine {
         let now = self.nic_time(now);
         let mut busy = false;
         if self.nic.wants_to_send() {
-            match (unplugged(&mut self.injections), &mut self.capture) {
-                (Some(unplugged), _) => self.nic.transmit(now, unplugged),
-                (None, None) => self.nic.transmit(now, self.port.as_transmit()),
-                (None, Some(capture)) => {
-                    cold_path();
-                    self.nic
-                        .transmit(now, &mut capture.tap(self.port.as_transmit()));
-                }
-            }
+            self.nic.transmit(now, &mut *self.port);
             self.pacing.note_sent();
             busy = true;
         }
@@ -34,7 +23,7 @@ impl Engine {
         {
             self.failure = Some(error);
         }
-        self.write_capture_and_tally();
+        self.write_tally();
         busy
     }
 
@@ -54,8 +43,7 @@ impl Engine {
 
     /// Whether what was posted to a QP can wait. If the QP has nothing in flight, its peer may be idle.
     fn can_wait(&self, qpn: Qpn) -> bool {
-        let stands_still = self.has_stopped() || self.is_cut_off();
-        !stands_still && self.nic.wants_to_send() && self.nic.has_in_flight(qpn)
+        !self.has_stopped() && self.nic.wants_to_send() && self.nic.has_in_flight(qpn)
     }
 
     /// Sends what waits, if anything does.
@@ -72,23 +60,16 @@ impl Engine {
     /// ([`Port::batches_mixed_packets`]). Then all QPs send.
     fn send_at_once(&mut self, now: Instant, qpn: Qpn) {
         let all = self.pacing.has_waiting() || self.port.batches_mixed_packets();
-        if all || self.has_stopped() || self.is_cut_off() {
+        if all || self.has_stopped() {
             self.send(now);
             return;
         }
-        match &mut self.capture {
-            None => self.nic.transmit_posted(now, self.port.as_transmit(), qpn),
-            Some(capture) => {
-                cold_path();
-                let mut port = capture.tap(self.port.as_transmit());
-                self.nic.transmit_posted(now, &mut port, qpn);
-            }
-        }
+        self.nic.transmit_posted(now, &mut *self.port, qpn);
         if self.port.queued() > 0
             && let Err(error) = self.port.flush()
         {
             self.failure = Some(error);
         }
-        self.write_capture_and_tally();
+        self.write_tally();
     }
 }

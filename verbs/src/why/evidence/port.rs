@@ -166,7 +166,7 @@ pub fn packets_not_sent(counter: impl Fn(&str) -> u64) -> Vec<PacketsNotSent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roce_port::unplugged::Unplugged;
+    use roce_port::LinkGate;
     use roce_udp::TxDrop;
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
             .into_iter()
             .chain(udp)
             .chain(faults.map(|(name, _)| name))
-            .chain([Unplugged::default().counter().0])
+            .chain([LinkGate::COUNTER])
             .collect();
         for name in REFUSALS.iter().flat_map(|refusal| refusal.counters) {
             assert!(known.contains(name), "{name}");

@@ -1,18 +1,6 @@
-//! The trait that receives packets from a fault layer, with the effects of the faults on each.
+//! What a network did to a packet before it arrived.
 
-use crate::port::RxSink;
-use roce_stack::{Duration, RxMeta};
-
-/// Receives the packets that a [`FaultLayer`](super::FaultLayer) passes on, and a call for each
-/// packet that it loses.
-pub trait FaultSink {
-    /// Receives one packet: the metadata from its IP header, its bytes from BTH to ICRC after the
-    /// faults, and the effects of the faults on it.
-    fn arrive(&mut self, meta: &RxMeta, transport: &[u8], effects: &Effects);
-
-    /// Notes that one packet is lost. The sink must not count it as received.
-    fn lose(&mut self, meta: &RxMeta, transport: &[u8], why: Loss);
-}
+use roce_stack::Duration;
 
 /// The effects of faults on a packet that arrives. The default is no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,15 +39,4 @@ impl Loss {
             Self::Overflow => "lost: too many packets were held back",
         }
     }
-}
-
-/// Passes packets on to a sink that ignores the effects of the faults.
-pub struct Unobserved<'a>(pub &'a mut dyn RxSink);
-
-impl FaultSink for Unobserved<'_> {
-    fn arrive(&mut self, meta: &RxMeta, transport: &[u8], _: &Effects) {
-        self.0.packet(meta, transport);
-    }
-
-    fn lose(&mut self, _: &RxMeta, _: &[u8], _: Loss) {}
 }

@@ -1,6 +1,6 @@
-//! The features that a driver offers to AF_XDP, in the terms of [`Datapath`](super::Datapath).
+//! The features that a driver offers to AF_XDP, in the terms of [`Datapath`](crate::datapath::Datapath).
 
-use super::TxFeatures;
+use crate::datapath::TxFeatures;
 use roce_xdp::offer::DriverOffer;
 
 /// Why frames are copied with this driver, on a link with an MTU of `mtu` bytes. `native` says

@@ -1,34 +1,29 @@
-//! Chooses a device's datapath.
+//! The datapath over AF_XDP.
 //!
 //! The checks against AF_XDP avoid touching the interface where possible: many drivers reset their
 //! queues when a program is attached.
 
-use super::reasons::{tx_features, why_copied};
+use super::port::source_port_secret;
 use super::{
-    DatapathChoice, DatapathKind, DatapathOptions, DevicePort, NotTaken, UDP, XDP, XdpAttachment,
-    XdpChecksum, XdpMode,
+    Datapath, DatapathChoice, DatapathKind, DatapathOptions, DatapathPort, UDP,
+    XdpAttachment, XdpChecksum, XdpMode,
 };
-use crate::datapath::Datapath;
 use crate::device::Device;
-use crate::error::StartError;
+use reasons::{tx_features, why_copied};
 use roce_port::PortError;
 use roce_stack::{PriorityMap, QpnRange};
-use roce_udp::{UdpPort, UdpPortConfig};
 use roce_wire::VlanTag;
 use roce_xdp::net::{Priority, Tagging};
 use roce_xdp::offer::{self, DriverOffer, Offer};
-use roce_xdp::program::AttachMode;
+use roce_xdp::program::{AttachMode, Mode};
 use roce_xdp::socket::ZeroCopy;
 use roce_xdp::{Ipv6Checksum, XdpPort, XdpPortConfig};
 use std::cell::OnceCell;
 use std::io;
 use std::num::NonZeroU32;
 
-/// Why sockets are not used where `auto` chooses AF_XDP.
-const ZERO_COPY_IS_FASTER: &str =
-    "AF_XDP with zero-copy is faster; ROCE_DATAPATH=udp selects sockets";
-/// Why sockets are not used with RoCE v1.
-const SOCKETS_ARE_ROCE_V2: &str = "RoCE v1 was asked for (ROCE_V1=1), which sockets can't carry";
+mod reasons;
+
 /// Why AF_XDP is not used where the kernel would copy frames.
 const COPYING_IS_SLOWER: &str = "without zero-copy, AF_XDP is slower than sockets, for which the kernel \
                                  segments and coalesces packets; ROCE_DATAPATH=xdp selects AF_XDP";
@@ -61,74 +56,86 @@ struct Facts {
     default_route: io::Result<bool>,
 }
 
-/// Opens the port of a device, for QPs with numbers in `qpn_range` and packets with these
-/// priorities, if any. Also returns the datapaths that were not chosen, and why.
-pub(crate) fn open(
+/// Opens AF_XDP's port.
+///
+/// # Errors
+/// Why AF_XDP is not used.
+pub(super) fn open(
     device: &Device,
     options: &DatapathOptions,
     priorities: Option<PriorityMap>,
     qpn_range: QpnRange,
-) -> Result<(DevicePort, Vec<NotTaken>), StartError> {
-    let reason = match options.datapath {
-        DatapathChoice::Udp => sockets_requested(),
-        DatapathChoice::Xdp => {
-            return match Facts::of(device).why_impossible(options) {
-                Some(reason) => Err(refused(device, reason)),
-                None => open_xdp(device, options, priorities, qpn_range)
-                    .map(|port| (port, vec![not_taken(UDP, xdp_requested())]))
-                    .map_err(|error| refused(device, explain(&error))),
-            };
-        }
-        DatapathChoice::Auto => match Facts::of(device).why_auto_avoids_xdp(options) {
-            Some(reason) => reason,
-            None => match open_xdp(device, options, priorities, qpn_range) {
-                Ok(port) => return Ok((port, vec![not_taken(UDP, why_not_sockets(options))])),
-                Err(error) => explain(&error),
-            },
-        },
-    };
-    let port = open_udp(device, options, priorities, Some(qpn_range));
-    Ok((port, vec![not_taken(XDP, reason)]))
-}
-
-/// A placeholder for a device's port until its datapath starts: a UDP port without an address, and
-/// therefore without a socket. Code that posts and polls then need not handle a missing port.
-pub(crate) fn placeholder(device: &Device, options: &DatapathOptions) -> DevicePort {
-    open_udp(device, options, None, None)
-}
-
-/// Predicts the choice of [`open`], as far as that is possible without touching the interface.
-pub(crate) fn predict(device: &Device, options: &DatapathOptions) -> Result<Datapath, StartError> {
-    let udp = |reason| {
-        let port = open_udp(device, options, None, None);
-        port.describe(vec![not_taken(XDP, reason)])
-    };
-    if options.datapath == DatapathChoice::Udp {
-        return Ok(udp(sockets_requested()));
-    }
+) -> Result<DatapathPort, String> {
     let facts = Facts::of(device);
-    let reason = match options.datapath {
-        DatapathChoice::Xdp => match facts
-            .why_impossible(options)
-            .or_else(|| facts.why_occupied())
-        {
-            Some(reason) => return Err(refused(device, reason)),
-            None => xdp_requested(),
-        },
-        _ => match facts.why_auto_avoids_xdp(options) {
-            Some(reason) => return Ok(udp(reason)),
-            None => why_not_sockets(options),
-        },
+    let against = match options.datapath {
+        DatapathChoice::Xdp => facts.why_impossible(options),
+        _ => facts.why_auto_avoids_xdp(options),
     };
+    if let Some(reason) = against {
+        return Err(reason);
+    }
+    let mut config = config(device, options, facts.queues(options));
+    config.redirect.part = Some(qpn_range);
+    if options.xdp_priority_tag {
+        let map = Priority::Map(priorities.unwrap_or_default());
+        config.net.tagging = Tagging::Fixed(PRIORITY_TAG, map);
+    }
+    let port = XdpPort::open(config).map_err(|error| explain(&error))?;
+    let kind = describe(&port);
+    Ok(DatapathPort::Xdp(Box::new(port), kind))
+}
+
+/// Predicts [`open`], without touching the interface.
+///
+/// # Errors
+/// Why AF_XDP would not be used, as far as that can be known.
+pub(super) fn predict(device: &Device, options: &DatapathOptions) -> Result<Datapath, String> {
+    let facts = Facts::of(device);
+    let against = match options.datapath {
+        DatapathChoice::Xdp => facts
+            .why_impossible(options)
+            .or_else(|| facts.why_occupied()),
+        _ => facts.why_auto_avoids_xdp(options),
+    };
+    if let Some(reason) = against {
+        return Err(reason);
+    }
     let driver = facts.offer.as_ref().ok().and_then(|offer| offer.driver);
-    let config = xdp_config(device, options, facts.queues(options));
+    let config = config(device, options, facts.queues(options));
     Ok(Datapath {
         kind: predicted_kind(driver, &config, facts.mtu),
         max_packet_bytes: config.max_packet_bytes(device.interface().addresses.iter()),
         receive_buffer_bytes: config.receive_buffer_bytes(),
         fallback: (options.datapath == DatapathChoice::Auto).then_some(UDP),
-        not_taken: vec![not_taken(UDP, reason)],
+        not_taken: Vec::new(),
     })
+}
+
+/// The kind of a port that has started.
+fn describe(port: &XdpPort) -> DatapathKind {
+    DatapathKind::Xdp {
+        attachment: Some(match port.attached().mode() {
+            Mode::Native => XdpAttachment::Native,
+            Mode::Generic => XdpAttachment::Generic,
+        }),
+        why_not_native: port.attached().why_not_native().map(ToString::to_string),
+        zero_copy: Some(is_zero_copy(port)),
+        why_copied: (!is_zero_copy(port)).then(|| {
+            let native = port.attached().mode() == Mode::Native;
+            let mtu = port.net().link().map_or(0, |link| link.mtu);
+            why_copied(port.driver(), native, mtu)
+                .unwrap_or_else(|| "the driver refused zero-copy".to_owned())
+        }),
+        queues: port.queues().len(),
+        tx_features: port.driver().map(tx_features),
+    }
+}
+
+/// Whether the driver reads and writes the frames of all queues in the process's memory.
+fn is_zero_copy(port: &XdpPort) -> bool {
+    port.queues()
+        .iter()
+        .all(|queue| queue.kernel().is_zero_copy())
 }
 
 fn predicted_kind(driver: Option<DriverOffer>, config: &XdpPortConfig, mtu: usize) -> DatapathKind {
@@ -257,53 +264,7 @@ impl Facts {
     }
 }
 
-fn open_udp(
-    device: &Device,
-    options: &DatapathOptions,
-    priorities: Option<PriorityMap>,
-    qpn_range: Option<QpnRange>,
-) -> DevicePort {
-    let interface = device.interface();
-    let mut config = UdpPortConfig::new(
-        interface.name.clone(),
-        interface.index,
-        interface.mtu,
-        device.known_addresses(),
-    );
-    config.part = qpn_range;
-    if let Some(bytes) = options.udp_receive_buffer_bytes {
-        config.receive_buffer_bytes = bytes;
-    }
-    if let Some(flows) = options.udp_flows {
-        config.flow_sockets = flows;
-    }
-    config.splice = options.udp_splice;
-    config.source_port_secret = source_port_secret();
-    config.priorities = priorities;
-    DevicePort::Udp(Box::new(UdpPort::new(config)))
-}
-
-fn open_xdp(
-    device: &Device,
-    options: &DatapathOptions,
-    priorities: Option<PriorityMap>,
-    qpn_range: QpnRange,
-) -> Result<DevicePort, PortError> {
-    let queues = match options.xdp_queues {
-        Some(queues) => queues.get(),
-        None => offer::of_interface(device.interface().index).map_or(1, |offer| offer.queues),
-    };
-    let mut config = xdp_config(device, options, queues);
-    config.redirect.part = Some(qpn_range);
-    if options.xdp_priority_tag {
-        let map = Priority::Map(priorities.unwrap_or_default());
-        config.net.tagging = Tagging::Fixed(PRIORITY_TAG, map);
-    }
-    let port = XdpPort::open(config)?;
-    Ok(DevicePort::Xdp(Box::new(port)))
-}
-
-fn xdp_config(device: &Device, options: &DatapathOptions, queues: u32) -> XdpPortConfig {
+fn config(device: &Device, options: &DatapathOptions, queues: u32) -> XdpPortConfig {
     let interface = device.interface();
     let mut config = XdpPortConfig::new(&interface.name, interface.index, interface.mtu);
     config.use_queues(queues);
@@ -327,12 +288,6 @@ fn xdp_config(device: &Device, options: &DatapathOptions, queues: u32) -> XdpPor
     config
 }
 
-/// A random secret for source ports. If the system has no random numbers, opening the device has
-/// failed already.
-fn source_port_secret() -> u16 {
-    getrandom::u32().unwrap_or_default() as u16
-}
-
 /// A port's error, with what to do about it.
 fn explain(error: &PortError) -> String {
     match error.source.raw_os_error() {
@@ -343,35 +298,6 @@ fn explain(error: &PortError) -> String {
         Some(libc::EAFNOSUPPORT) => format!("{error}: this kernel has no AF_XDP"),
         _ => error.to_string(),
     }
-}
-
-fn refused(device: &Device, why: String) -> StartError {
-    StartError::Datapath {
-        device: device.name(),
-        why,
-    }
-}
-
-fn not_taken(datapath: &'static str, reason: String) -> NotTaken {
-    NotTaken { datapath, reason }
-}
-
-/// Why `auto` chooses AF_XDP over sockets.
-fn why_not_sockets(options: &DatapathOptions) -> String {
-    let reason = if options.roce_v1 {
-        SOCKETS_ARE_ROCE_V2
-    } else {
-        ZERO_COPY_IS_FASTER
-    };
-    reason.to_owned()
-}
-
-fn sockets_requested() -> String {
-    "sockets were asked for (ROCE_DATAPATH=udp)".to_owned()
-}
-
-fn xdp_requested() -> String {
-    "AF_XDP was asked for (ROCE_DATAPATH=xdp)".to_owned()
 }
 
 #[cfg(test)]

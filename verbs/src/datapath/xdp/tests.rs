@@ -1,5 +1,6 @@
-use super::super::TxFeatures;
 use super::*;
+use crate::datapath::TxFeatures;
+use crate::datapath::choose::why_not_sockets;
 
 fn facts(driver: Option<DriverOffer>) -> Facts {
     Facts {
@@ -109,7 +110,7 @@ fn auto_avoids_xdp_where_it_is_slower_or_impossible() {
         offer.holder = Some(roce_xdp::program::Holder {
             id: 7,
             name: Some("other".to_owned()),
-            mode: roce_xdp::program::Mode::Native,
+            mode: Mode::Native,
         });
     });
     assert_avoids_xdp(&held, options, "program 7 (other)");
@@ -259,7 +260,7 @@ fn auto_requires_zero_copy_unless_roce_v1_was_asked_for() {
             roce_v1,
             ..DatapathOptions::default()
         };
-        let config = xdp_config(&device, &options, 1);
+        let config = config(&device, &options, 1);
         let native = config.attach == AttachMode::Native;
         (native, config.sockets.zero_copy == ZeroCopy::Require)
     };

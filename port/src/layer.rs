@@ -1,0 +1,192 @@
+//! Layers around a port: each does part of the port's work differently.
+
+use crate::error::PortError;
+use crate::port::{Port, PortCapabilities, PortFd, PortQueue, RxSink, Steering};
+use roce_stack::{
+    Acknowledged, Flow, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot,
+};
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// What a layer does differently from the port inside it, which each method gets. By default, the
+/// port does everything.
+pub trait Layer {
+    /// [`Transmit::reserve_run`].
+    ///
+    /// # Errors
+    /// See [`ReserveError`].
+    #[inline]
+    fn reserve<'a>(
+        &'a mut self,
+        port: &'a mut impl Port,
+        to: &TxMeta,
+        flow: Flow,
+        sequenced: Option<Sequenced>,
+        len: usize,
+        count: usize,
+    ) -> Result<TxSlot<'a>, ReserveError> {
+        port.reserve_run(to, flow, sequenced, len, count)
+    }
+
+    /// [`Transmit::commit`].
+    #[inline]
+    fn commit(&mut self, port: &mut impl Port) {
+        port.commit();
+    }
+
+    /// [`Port::receive`].
+    ///
+    /// # Errors
+    /// The errors of the port.
+    #[inline]
+    fn receive(
+        &mut self,
+        port: &mut impl Port,
+        budget: usize,
+        sink: &mut dyn RxSink,
+    ) -> Result<usize, PortError> {
+        port.receive(budget, sink)
+    }
+
+    /// [`Port::flush`].
+    ///
+    /// # Errors
+    /// The errors of the port.
+    #[inline]
+    fn flush(&mut self, port: &mut impl Port) -> Result<bool, PortError> {
+        port.flush()
+    }
+
+    /// The time from now after which the layer has something to pass on.
+    fn next_deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The layer's own counters, by name.
+    fn each_counter(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// A port inside a layer.
+#[derive(Debug)]
+pub struct Layered<L, P> {
+    /// The layer.
+    pub layer: L,
+    /// The port inside.
+    pub port: P,
+}
+
+impl<L: Layer, P: Port> Transmit for Layered<L, P> {
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        sequenced: Option<Sequenced>,
+        len: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        self.reserve_run(to, flow, sequenced, len, 1)
+    }
+
+    fn reserve_run(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        sequenced: Option<Sequenced>,
+        len: usize,
+        count: usize,
+    ) -> Result<TxSlot<'_>, ReserveError> {
+        let Self { layer, port } = self;
+        layer.reserve(port, to, flow, sequenced, len, count)
+    }
+
+    fn commit(&mut self) {
+        self.layer.commit(&mut self.port);
+    }
+
+    fn acknowledged(&mut self, flow: Flow, which: Acknowledged) {
+        self.port.acknowledged(flow, which);
+    }
+}
+
+impl<L: Layer, P: Port> Port for Layered<L, P> {
+    fn capabilities(&self) -> PortCapabilities {
+        self.port.capabilities()
+    }
+
+    fn carries(&self, version: RoceVersion) -> bool {
+        self.port.carries(version)
+    }
+
+    fn check(&mut self, path: &TxMeta) -> Result<(), PortError> {
+        self.port.check(path)
+    }
+
+    fn activate(&mut self, address: IpAddr) -> Result<(), PortError> {
+        self.port.activate(address)
+    }
+
+    fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
+        self.port.set_addresses(addresses);
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), PortError> {
+        self.port.join(group)
+    }
+
+    fn leave(&mut self, group: IpAddr) {
+        self.port.leave(group);
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError> {
+        self.layer.receive(&mut self.port, budget, sink)
+    }
+
+    fn flush(&mut self) -> Result<bool, PortError> {
+        self.layer.flush(&mut self.port)
+    }
+
+    fn queued(&self) -> usize {
+        self.port.queued()
+    }
+
+    fn batches_mixed_packets(&self) -> bool {
+        self.port.batches_mixed_packets()
+    }
+
+    fn has_looped(&self) -> bool {
+        self.port.has_looped()
+    }
+
+    fn packet_fds(&self) -> Vec<PortFd<'_>> {
+        self.port.packet_fds()
+    }
+
+    fn network_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.port.network_fd()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        let own = self.layer.next_deadline().into_iter();
+        own.chain(self.port.next_deadline()).min()
+    }
+
+    fn follow_network(&mut self) -> Result<(), PortError> {
+        self.port.follow_network()
+    }
+
+    fn each_counter(&self) -> Vec<(&'static str, u64)> {
+        let mut counters = self.port.each_counter();
+        counters.extend(self.layer.each_counter());
+        counters
+    }
+
+    fn each_queue(&self) -> Vec<PortQueue> {
+        self.port.each_queue()
+    }
+
+    fn steering(&mut self) -> Option<&mut dyn Steering> {
+        self.port.steering()
+    }
+}
