@@ -1,6 +1,7 @@
 //! The errno value for each error.
 
 use crate::log;
+use crate::pointer::Handle;
 use nix::errno::Errno;
 use roce_verbs::cm::{ListenError, PortClaimError};
 use roce_verbs::completion::CqResizeError;
@@ -38,6 +39,30 @@ pub(crate) trait ToErrno {
 /// call may succeed later.
 pub(crate) fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)
+}
+
+/// The object that an entry point of the C API returned.
+///
+/// # Errors
+/// The value of `errno`, if the pointer is NULL.
+pub(crate) fn created<C>(object: *mut C) -> Result<Handle<C>, Errno> {
+    if object.is_null() {
+        Err(Errno::last())
+    } else {
+        Ok(Handle::from_ptr(object))
+    }
+}
+
+/// Checks the result of an entry point of the C API that returns 0 or an error number.
+///
+/// # Errors
+/// That error.
+pub(crate) fn check_errno(code: std::ffi::c_int) -> Result<(), Errno> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_raw(code))
+    }
 }
 
 /// The errno values of the variants of an error; those that are not listed are `EINVAL`.

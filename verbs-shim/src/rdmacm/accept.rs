@@ -1,11 +1,11 @@
 //! The passive side, which accepts connections, and the disconnection by either side.
 
 use super::connect::{ConnParams, check_qpn};
-use super::event::{PendingEvent, acknowledge_sync_event, next_request, wait_if_sync};
-use super::id::{Id, Inner, State, find};
+use super::event::wait_if_sync;
+use super::id::{Id, Inner, State};
+use super::qp;
 use super::resolve::bind;
-use super::table::table;
-use super::{endpoint, qp};
+use super::table::{find, table};
 use crate::errors::is_shortage;
 use crate::prelude::*;
 use roce_verbs::Psn;
@@ -62,7 +62,7 @@ fn listen_on_devices(id: &Arc<Id>, inner: &mut Inner, backlog: usize) -> Result<
         match device.listeners.insert_with(id, listen).or_errno() {
             Ok(listener) => inner.listeners.push((device, listener)),
             Err(errno) if is_shortage(errno) => {
-                stop_listening(inner);
+                inner.stop_listening();
                 return Err(errno);
             }
             Err(errno) => failed = errno,
@@ -72,27 +72,6 @@ fn listen_on_devices(id: &Arc<Id>, inner: &mut Inner, backlog: usize) -> Result<
         return Err(failed);
     }
     Ok(())
-}
-
-pub(crate) extern "C" fn get_request(listener: *mut RdmaCmId, id: Out<*mut RdmaCmId>) -> c_int {
-    guard::minus_one("rdma_get_request", || {
-        id.get()?;
-        let listener = find(listener)?;
-        acknowledge_sync_event(&listener)?;
-        let request = next_request(&listener)?;
-        endpoint::adopt_request(&listener, &request)?;
-        id.put(request.as_ptr())
-    })
-}
-
-/// A request reaches the program: its place in the backlog is free, and its ID belongs to the channel
-/// of the listener, which may have moved since the request arrived.
-pub(super) fn request_delivered(event: &PendingEvent) {
-    let Some(child) = &event.child else { return };
-    child.move_to(event.id.channel());
-    let inner = child.inner.lock();
-    // A request that was given up is in no backlog.
-    let _ = inner.with_agent(|agent, _, connection| agent.leave_backlog(connection));
 }
 
 pub(crate) extern "C" fn accept(id: *mut RdmaCmId, param: In<RdmaConnParam>) -> c_int {
@@ -206,49 +185,4 @@ pub(crate) extern "C" fn disconnect(id: *mut RdmaCmId) -> c_int {
         }
         wait_if_sync(&id)
     })
-}
-
-/// `rdma_destroy_id`. Waits until the ID's events are acknowledged.
-pub(crate) extern "C" fn destroy_id(id: *mut RdmaCmId) -> c_int {
-    guard::minus_one("rdma_destroy_id", || destroy(id))
-}
-
-pub(super) fn destroy(id: *mut RdmaCmId) -> Result<(), Errno> {
-    let table = table()?;
-    let id = table.ids.remove(id)?;
-    detach(&id);
-    for event in id.leave() {
-        if let Some(child) = event.child {
-            detach(&child);
-            child.leave();
-        }
-    }
-    acknowledge_sync_event(&id)?;
-    if id.inner.lock().sync {
-        let _ = table.remove_channel(id.channel().as_ptr());
-    }
-    id.wait_for_acknowledgements("rdma_destroy_id");
-    Ok(())
-}
-
-/// Detaches the ID from the connection manager, which delivers no more events for it.
-fn detach(id: &Arc<Id>) {
-    let mut inner = id.inner.lock();
-    let connection = inner.connection.take();
-    if let (Some(device), Some(connection)) = (&inner.device, connection) {
-        device
-            .manager
-            .with(|agent, now| agent.forget(now, connection));
-        device.connections.remove(&connection);
-    }
-    stop_listening(&mut inner);
-    inner.claim = None;
-    inner.state = State::Closed;
-}
-
-fn stop_listening(inner: &mut Inner) {
-    for (device, listener) in std::mem::take(&mut inner.listeners) {
-        device.manager.stop_listening(listener);
-        device.listeners.remove(&listener);
-    }
 }

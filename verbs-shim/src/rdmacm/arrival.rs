@@ -2,9 +2,8 @@
 //!
 //! This runs in any thread. It does not lock the [`Inner`](super::id::Inner) of an existing ID.
 
-use super::device::CmDevice;
-use super::event::{EventData, PendingEvent};
-use super::id::{Id, IdParams, State};
+use super::device::{CmDevice, Sink};
+use super::id::{EventData, Id, IdParams, PendingEvent, State};
 use super::path;
 use super::peer::Peer;
 use crate::prelude::*;
@@ -14,8 +13,14 @@ use roce_verbs::roce_cm::{
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::atomic::Ordering;
 
+impl Sink for Id {
+    fn handle_event(device: &Arc<CmDevice<Self>>, event: Event) {
+        handle_event(device, event);
+    }
+}
+
 /// Handles an event of a device's connection manager.
-pub(super) fn handle_event(device: &Arc<CmDevice>, event: Event) {
+fn handle_event(device: &Arc<CmDevice<Id>>, event: Event) {
     match event {
         Event::Requested {
             connection,
@@ -75,7 +80,7 @@ struct IncomingRequest {
 
 impl IncomingRequest {
     /// Delivers the request to the listener, or rejects it.
-    fn handle(self, device: &Arc<CmDevice>) {
+    fn handle(self, device: &Arc<CmDevice<Id>>) {
         let connection = self.connection;
         let listener = device.listeners.find(&self.listener);
         let delivered = listener.map(|listener| self.deliver(device, &listener));
@@ -92,7 +97,7 @@ impl IncomingRequest {
     }
 
     /// Creates the connection's ID, and queues an event for the listener.
-    fn deliver(self, device: &Arc<CmDevice>, listener: &Arc<Id>) -> Result<(), Errno> {
+    fn deliver(self, device: &Arc<CmDevice<Id>>, listener: &Arc<Id>) -> Result<(), Errno> {
         let of_listener = listener.c.get();
         if !listener.listens_at(self.path.local) {
             return Err(Errno::EAFNOSUPPORT);
@@ -157,7 +162,7 @@ impl RdmaCmId {
     }
 }
 
-impl CmDevice {
+impl CmDevice<Id> {
     /// A socket address, with the device's interface as its scope if it is link-local.
     fn scoped(&self, address: IpAddr, port: u16) -> Result<SocketAddr, Errno> {
         Ok(match address {
@@ -170,7 +175,7 @@ impl CmDevice {
     }
 }
 
-fn connection_event(device: &CmDevice, id: &Arc<Id>, event: Event) -> Option<PendingEvent> {
+fn connection_event(device: &CmDevice<Id>, id: &Arc<Id>, event: Event) -> Option<PendingEvent> {
     let with = |event, status: c_int, private: PrivateBytes| PendingEvent {
         private: private.into(),
         ..PendingEvent::plain(id, event, status)

@@ -1,7 +1,9 @@
 //! The attributes for each transition of an ID's QP, from RESET to RTS.
 
-use super::id::{Id, Inner, State, find};
-use super::{path, qp};
+use super::id::{Id, Inner, State};
+use super::path;
+use super::table::find;
+use crate::convert::qp_kind;
 use crate::prelude::*;
 use roce_verbs::QpKind;
 
@@ -30,7 +32,7 @@ const RESPONDER_ONLY: u32 = QP_MAX_DEST_RD_ATOMIC | QP_MIN_RNR_TIMER;
 /// is not known yet.
 pub(super) fn of(id: &Id, inner: &Inner, state: u32) -> Result<Attributes, Errno> {
     inner.device()?;
-    let unused = unused(qp::kind(&id.c.get())?);
+    let unused = unused(kind(&id.c.get())?);
     let (mut attr, mut mask) = match (state, id.is_datagram) {
         (QPS_INIT, true) => init_datagram(),
         (QPS_INIT, false) => init(inner),
@@ -43,6 +45,14 @@ pub(super) fn of(id: &Id, inner: &Inner, state: u32) -> Result<Attributes, Errno
     attr.qp_state = state;
     mask &= !unused;
     Ok((attr, mask | QP_STATE))
+}
+
+/// The kind of an ID's QP, or of the QP that it is for.
+pub(super) fn kind(c: &RdmaCmId) -> Result<QpKind, Errno> {
+    match c.qp.opt()? {
+        Some(qp) => Ok(qp.kind()),
+        None => qp_kind(c.qp_type),
+    }
 }
 
 /// The attributes that this module sets and that a kind of QP does not have.

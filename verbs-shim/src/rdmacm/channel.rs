@@ -1,21 +1,17 @@
-//! Event channels: queues with a descriptor.
+//! Event channels: queues with a descriptor. `E` is an event.
 
-use super::event::PendingEvent;
-use super::id::Id;
-use super::table::table;
-use crate::context::{blocks, make_blocking};
 use crate::prelude::*;
-use crate::wait::{self, Found};
+use crate::wait::{self, Found, blocks, make_blocking};
 use roce_verbs::device::EventQueue;
 use std::os::fd::{AsFd, AsRawFd};
 
 #[repr(C)]
-pub(super) struct Channel {
+pub(super) struct Channel<E> {
     c: CPart<RdmaEventChannel>,
-    queue: EventQueue<PendingEvent>,
+    queue: EventQueue<E>,
 }
 
-impl Channel {
+impl<E> Channel<E> {
     /// # Errors
     /// If the system is out of descriptors.
     pub(super) fn new() -> Result<Arc<Self>, Errno> {
@@ -35,7 +31,7 @@ impl Channel {
     }
 
     /// Adds an event and wakes up the waiting threads.
-    pub(super) fn push(&self, event: PendingEvent) {
+    pub(super) fn push(&self, event: E) {
         self.queue.push(event);
     }
 
@@ -49,18 +45,17 @@ impl Channel {
         blocks(&self.queue)
     }
 
-    /// Removes all events of an ID.
-    pub(super) fn withdraw(&self, id: &Id) -> Vec<PendingEvent> {
-        self.queue.withdraw(|event| std::ptr::eq(&*event.id, id))
+    /// Removes the events that `select` selects.
+    pub(super) fn withdraw(&self, select: impl Fn(&E) -> bool) -> Vec<E> {
+        self.queue.withdraw(select)
     }
 
-    /// The next event, or the descriptor to wait for.
+    /// The next event, or the descriptor to wait for. `count` counts the event as delivered while the
+    /// queue is locked: afterwards, its ID could be destroyed.
     ///
     /// # Errors
     /// `EAGAIN` if there is no event and the descriptor is non-blocking.
-    pub(super) fn next(&self) -> Result<Found<PendingEvent>, Errno> {
-        // Count it while the queue is locked: afterwards, the ID could be destroyed.
-        let count = |event: &PendingEvent| event.id.unacknowledged.increment();
+    pub(super) fn next(&self, count: impl Fn(&E)) -> Result<Found<E>, Errno> {
         if let Some(next) = self.queue.poll_then(count) {
             return Ok(Found::Now(next));
         }
@@ -82,20 +77,4 @@ impl Channel {
     pub(super) fn wait(&self) -> Result<(), Errno> {
         wait::until_readable(&self.queue)
     }
-}
-
-pub(crate) extern "C" fn create_event_channel() -> *mut RdmaEventChannel {
-    guard::pointer("rdma_create_event_channel", || {
-        let channel = Channel::new()?;
-        let part = channel.as_ptr();
-        table()?.add_channel(channel);
-        Ok(part)
-    })
-}
-
-/// `rdma_destroy_event_channel`. IDs that still use the channel keep its descriptor open.
-pub(crate) extern "C" fn destroy_event_channel(channel: *mut RdmaEventChannel) {
-    guard::nothing("rdma_destroy_event_channel", || {
-        table()?.remove_channel(channel)
-    });
 }

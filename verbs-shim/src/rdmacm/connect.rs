@@ -1,15 +1,14 @@
 //! The active side, which requests connections, and resolves datagram services to QPs.
 
-use super::event::{EventData, PendingEvent, wait_if_sync};
-use super::id::{Id, Inner, State, find};
+use super::event::wait_if_sync;
+use super::id::{Id, Inner, State};
 use super::peer::Peer;
-use super::{path, qp};
-use crate::log;
+use super::table::find;
+use super::{attributes, path};
 use crate::prelude::*;
 use roce_verbs::qp::MAX_RD_ATOMIC;
 use roce_verbs::roce_cm::{
-    CmError, ConnectRequest, ConnectionId, DatagramRequest, PKey, Path, RejectReason, ServiceId,
-    ServiceType,
+    CmError, ConnectRequest, ConnectionId, DatagramRequest, PKey, Path, ServiceId, ServiceType,
 };
 use roce_verbs::{Psn, QpKind, Qpn};
 
@@ -71,7 +70,7 @@ impl ConnParams {
         Ok(Self {
             qpn,
             srq,
-            service_type: match qp::kind(&c)? {
+            service_type: match attributes::kind(&c)? {
                 QpKind::Uc => ServiceType::Uc,
                 QpKind::XrcInitiator | QpKind::XrcTarget => ServiceType::Xrc,
                 _ => ServiceType::Rc,
@@ -199,88 +198,13 @@ fn request(
     })
 }
 
-/// Handles the peer's REP. If the ID has a QP, brings it to RTS and sends an RTU; otherwise the
-/// program does that (`rdma_establish`).
-pub(super) fn handle_reply(event: &mut PendingEvent) {
-    let id = Arc::clone(&event.id);
-    let mut inner = id.inner.lock();
-    let (Some(reply), Some(_)) = (event.peer, inner.connection) else {
-        return;
-    };
-    inner.peer = inner.peer.with_reply(&reply);
-    if id.c.get().qp.as_ptr().is_null() {
-        inner.state = State::ReplyReceived;
-        return;
-    }
-    let ready = qp::to_rts(&id, &inner).and_then(|()| send_rtu(&inner));
-    match ready {
-        Ok(()) => {
-            inner.state = State::Connected;
-            event.event = CM_EVENT_ESTABLISHED;
-        }
-        Err(errno) => {
-            inner.state = State::Closed;
-            reject(&inner);
-            event.event = CM_EVENT_CONNECT_ERROR;
-            event.status = -(errno as c_int);
-            event.reason = log::take_reason();
-        }
-    }
-}
-
-fn send_rtu(inner: &Inner) -> Result<(), Errno> {
-    let sent = inner.with_agent(|agent, now, connection| agent.ready(now, connection, &[]));
-    sent?.or_errno()
-}
-
-/// Sends a REJ: this end can't use the connection. An error means that the connection is over
-/// anyway.
-fn reject(inner: &Inner) {
-    let reason = RejectReason::NO_RESOURCES;
-    let _ = inner.with_agent(|agent, now, connection| agent.reject(now, connection, reason, &[]));
-}
-
-/// Handles the establishment of a connection. For a datagram service, adds the path to the event.
-pub(super) fn handle_established(event: &mut PendingEvent) {
-    let id = Arc::clone(&event.id);
-    let mut inner = id.inner.lock();
-    inner.state = State::Connected;
-    let EventData::RemoteQp(qpn, qkey) = event.data else {
-        return;
-    };
-    match path::to_peer(&inner) {
-        Ok(ah_attr) => {
-            event.data = EventData::Datagram(RdmaUdParam {
-                ah_attr,
-                qp_num: qpn,
-                qkey,
-                ..Zero::zeroed()
-            });
-        }
-        Err(errno) => {
-            event.event = CM_EVENT_CONNECT_ERROR;
-            event.status = -(errno as c_int);
-        }
-    }
-}
-
-/// Handles a failed connection: flushes the QP's posted requests.
-pub(super) fn handle_failure(event: &PendingEvent) {
-    let id = &event.id;
-    id.inner.lock().state = State::Closed;
-    if !id.is_datagram {
-        // The QP may have been destroyed, or be in a state in which this is not possible.
-        let _ = qp::to_error(id);
-    }
-}
-
 /// `rdma_establish`: sends an RTU, after the program has brought its QP to RTS.
 pub(crate) extern "C" fn establish(id: *mut RdmaCmId) -> c_int {
     guard::minus_one("rdma_establish", || {
         let id = find(id)?;
         let mut inner = id.inner.lock();
         inner.check(&[State::ReplyReceived])?;
-        send_rtu(&inner)?;
+        inner.send_rtu()?;
         inner.state = State::Connected;
         Ok(())
     })

@@ -1,23 +1,21 @@
-//! The devices of IDs. A device is opened when the first ID uses it, and is never closed, because
+//! The devices of IDs, whose type is `T`. A device is opened when the first ID uses it, and is never closed, because
 //! programs keep using the contexts that they get.
 
-use super::arrival;
-use super::id::Id;
 use crate::context;
-use crate::device::{Device, null_terminated};
-use crate::errors::is_shortage;
+use crate::device::Device;
+use crate::errors::{created, is_shortage};
 use crate::pd;
 use crate::prelude::*;
 use crate::xrc;
 use roce_verbs::cm::ConnectionManager;
 use roce_verbs::device::{Gid, RoceVersion};
-use roce_verbs::roce_cm::{ConnectionId, ListenerId};
+use roce_verbs::roce_cm::{ConnectionId, Event, ListenerId};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Weak;
 use std::time::Duration;
 
-pub(super) struct CmDevice {
+pub(super) struct CmDevice<T> {
     device: Handle<IbvDevice>,
     context: Handle<IbvContext>,
     /// The default protection domain.
@@ -25,28 +23,33 @@ pub(super) struct CmDevice {
     /// The default XRC domain, opened on first use.
     xrcd: Mutex<Handle<IbvXrcd>>,
     pub(super) manager: Arc<ConnectionManager>,
-    pub(super) connections: Owners<ConnectionId>,
-    pub(super) listeners: Owners<ListenerId>,
+    pub(super) connections: Owners<ConnectionId, T>,
+    pub(super) listeners: Owners<ListenerId, T>,
+}
+
+/// An ID, which receives the events of its device's connection manager.
+pub(super) trait Sink: Send + Sync + Sized + 'static {
+    fn handle_event(device: &Arc<CmDevice<Self>>, event: Event);
 }
 
 /// The IDs that own a device's connections or listeners.
-pub(super) struct Owners<K>(Mutex<HashMap<K, Weak<Id>>>);
+pub(super) struct Owners<K, T>(Mutex<HashMap<K, Weak<T>>>);
 
-impl<K> Default for Owners<K> {
+impl<K, T> Default for Owners<K, T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Eq + std::hash::Hash> Owners<K> {
-    pub(super) fn insert(&self, key: K, owner: &Arc<Id>) {
+impl<K: Eq + std::hash::Hash, T> Owners<K, T> {
+    pub(super) fn insert(&self, key: K, owner: &Arc<T>) {
         self.0.lock().insert(key, Arc::downgrade(owner));
     }
 
     /// As [`Owners::insert`], for the key that `make` creates. Lookups wait until it is inserted.
     pub(super) fn insert_with<E>(
         &self,
-        owner: &Arc<Id>,
+        owner: &Arc<T>,
         make: impl FnOnce() -> Result<K, E>,
     ) -> Result<K, E>
     where
@@ -58,7 +61,7 @@ impl<K: Eq + std::hash::Hash> Owners<K> {
         Ok(key)
     }
 
-    pub(super) fn find(&self, key: &K) -> Option<Arc<Id>> {
+    pub(super) fn find(&self, key: &K) -> Option<Arc<T>> {
         self.0.lock().get(key)?.upgrade()
     }
 
@@ -67,7 +70,7 @@ impl<K: Eq + std::hash::Hash> Owners<K> {
     }
 }
 
-impl CmDevice {
+impl<T: Sink> CmDevice<T> {
     fn open(device: Handle<IbvDevice>) -> Result<Arc<Self>, Errno> {
         let context = created(context::open_device(device))?;
         let opened = || {
@@ -90,7 +93,7 @@ impl CmDevice {
         let weak = Arc::downgrade(&opened);
         opened.manager.set_sink(Box::new(move |event| {
             if let Some(device) = weak.upgrade() {
-                arrival::handle_event(&device, event);
+                T::handle_event(&device, event);
             }
         }));
         Ok(opened)
@@ -138,40 +141,21 @@ impl CmDevice {
     }
 }
 
-/// The object that an entry point of the C API returned.
-///
-/// # Errors
-/// The value of `errno`, if the pointer is NULL.
-pub(super) fn created<C>(object: *mut C) -> Result<Handle<C>, Errno> {
-    if object.is_null() {
-        Err(Errno::last())
-    } else {
-        Ok(Handle::from_ptr(object))
+pub(super) struct Devices<T>(Mutex<Vec<Arc<CmDevice<T>>>>);
+
+impl<T> Default for Devices<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
     }
 }
 
-/// Checks the result of an entry point of the C API that returns 0 or an error number.
-///
-/// # Errors
-/// That error.
-pub(super) fn check_errno(code: std::ffi::c_int) -> Result<(), Errno> {
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(Errno::from_raw(code))
-    }
-}
-
-#[derive(Default)]
-pub(super) struct Devices(Mutex<Vec<Arc<CmDevice>>>);
-
-impl Devices {
+impl<T: Sink> Devices<T> {
     /// The device whose interface has an address, opened if necessary. The scope of a link-local
     /// address selects among several.
     ///
     /// # Errors
     /// `ENODEV` if there is none, or the error of opening it.
-    pub(super) fn with_address(&self, address: SocketAddr) -> Result<Arc<CmDevice>, Errno> {
+    pub(super) fn with_address(&self, address: SocketAddr) -> Result<Arc<CmDevice<T>>, Errno> {
         let scope = match address {
             SocketAddr::V6(address) => address.scope_id(),
             SocketAddr::V4(_) => 0,
@@ -198,7 +182,7 @@ impl Devices {
     /// # Errors
     /// If the devices can't be listed, if this process or the system is short of what opening one
     /// needs, or if there are devices and none can be opened.
-    pub(super) fn all(&self) -> Result<Vec<Arc<CmDevice>>, Errno> {
+    pub(super) fn all(&self) -> Result<Vec<Arc<CmDevice<T>>>, Errno> {
         let all = roce_verbs::device::devices().or_errno()?;
         let mut opened = Vec::with_capacity(all.len());
         let mut failed = None;
@@ -215,7 +199,7 @@ impl Devices {
         }
     }
 
-    fn opened(&self, device: &roce_verbs::Device) -> Result<Arc<CmDevice>, Errno> {
+    fn opened(&self, device: &roce_verbs::Device) -> Result<Arc<CmDevice<T>>, Errno> {
         let device = Handle::of(Device::find_or_create(device));
         let mut open = self.0.lock();
         let before = open
@@ -253,19 +237,4 @@ impl Devices {
             }
         }
     }
-}
-
-/// `rdma_get_devices`: a NULL-terminated array of contexts.
-pub(crate) extern "C" fn get_devices(count: Out<c_int>) -> *mut Handle<IbvContext> {
-    guard::pointer("rdma_get_devices", || {
-        count.put_if_not_null(0);
-        let found = super::table::table()?.devices.all()?;
-        null_terminated(found.iter().map(|device| device.context).collect(), count)
-    })
-}
-
-/// `rdma_free_devices`. The contexts stay open.
-pub(crate) extern "C" fn free_devices(list: *mut Handle<IbvContext>) {
-    // SAFETY: the caller has it from `get_devices`, which allocated it, or it is NULL.
-    unsafe { libc::free(list.cast()) };
 }

@@ -3,85 +3,12 @@
 
 use super::channel::Channel;
 use super::failure::{self, Outcome};
-use super::id::{Id, State, find};
-use super::peer::Peer;
-use super::table::table;
-use super::{accept, connect};
-use crate::events::Unacknowledged;
-use crate::log;
+use super::handle;
+use super::id::{EventData, Id, PendingEvent, State};
+use super::table::{DeliveredEvent, find, table};
 use crate::prelude::*;
-use crate::strings;
 use crate::wait::{self, Found};
 use roce_verbs::why::Ends;
-
-pub(super) struct PendingEvent {
-    /// The ID whose destruction waits for the acknowledgement. For a request, the listener.
-    pub(super) id: Arc<Id>,
-    /// For a request, the ID of the new connection.
-    pub(super) child: Option<Arc<Id>>,
-    pub(super) event: u32,
-    pub(super) status: c_int,
-    pub(super) data: EventData,
-    /// The peer's parameters in a reply.
-    pub(super) peer: Option<Peer>,
-    pub(super) private: Vec<u8>,
-    /// Why a step of this end failed, for `ROCE_WHY`.
-    pub(super) reason: Option<String>,
-}
-
-/// The data of an event besides its type, without the private data.
-#[derive(Clone, Copy, Default)]
-pub(super) enum EventData {
-    #[default]
-    Empty,
-    /// The peer's parameters of a connection, from this end's point of view.
-    Connection(RdmaConnParam),
-    /// The number and Q_Key of the QP of a datagram service.
-    RemoteQp(u32, u32),
-    /// The path of datagrams to a QP or group.
-    Datagram(RdmaUdParam),
-}
-
-// SAFETY: its pointers are NULL or the program's context, which this library does not follow.
-unsafe impl Send for EventData {}
-
-/// An event that C has and has not acknowledged yet.
-#[repr(C)]
-pub(super) struct DeliveredEvent {
-    c: CPart<RdmaCmEvent>,
-    /// The private data, to which `c` points.
-    _private: Vec<u8>,
-    /// The counter of the ID that the acknowledgement decrements; `None` once acknowledged.
-    unacknowledged: Mutex<Option<Arc<Unacknowledged>>>,
-}
-
-impl DeliveredEvent {
-    /// Acknowledges the event, unless it is acknowledged already.
-    fn acknowledge(&self) {
-        if let Some(unacknowledged) = self.unacknowledged.lock().take() {
-            unacknowledged.acknowledge(1);
-        }
-    }
-}
-
-impl Id {
-    /// Waits until the program has acknowledged the ID's events, for a call of this name.
-    pub(super) fn wait_for_acknowledgements(&self, call: &str) {
-        let of_this = |event: &DeliveredEvent| {
-            let owner = event.unacknowledged.lock();
-            let is_own = owner
-                .as_ref()
-                .is_some_and(|own| Arc::ptr_eq(own, &self.unacknowledged));
-            is_own.then(|| strings::cm_event_name(event.c.get().event))
-        };
-        let names = table().map_or_else(|_| Vec::new(), |table| table.events.select(of_this));
-        let names = match names.is_empty() {
-            true => String::new(),
-            false => format!(": {}", names.join(", ")),
-        };
-        self.unacknowledged.wait_for_all(call, &names);
-    }
-}
 
 impl PendingEvent {
     /// The ends of the connection, for reports, and the ID's device.
@@ -93,31 +20,6 @@ impl PendingEvent {
         let ends = if is_passive { ends.passive() } else { ends };
         let device = inner.device.as_ref();
         (ends, device.and_then(|device| device.roce().ok()).cloned())
-    }
-
-    /// An event whose only data is a status.
-    pub(super) fn plain(id: &Arc<Id>, event: u32, status: c_int) -> Self {
-        Self {
-            id: Arc::clone(id),
-            child: None,
-            event,
-            status,
-            data: EventData::Empty,
-            peer: None,
-            private: Vec::new(),
-            reason: None,
-        }
-    }
-
-    /// As [`PendingEvent::plain`], for a step that may have failed.
-    pub(super) fn of(id: &Arc<Id>, result: Result<(), Errno>, good: u32, bad: u32) -> Self {
-        match result {
-            Ok(()) => Self::plain(id, good, 0),
-            Err(errno) => Self {
-                reason: log::take_reason(),
-                ..Self::plain(id, bad, -(errno as c_int))
-            },
-        }
     }
 
     fn into_c(self) -> Result<*mut RdmaCmEvent, Errno> {
@@ -171,9 +73,9 @@ impl EventData {
 ///
 /// # Errors
 /// `EAGAIN` if there is none and the descriptor is non-blocking.
-fn next(channel: &Channel) -> Result<Found<*mut RdmaCmEvent>, Errno> {
+fn next(channel: &Channel<PendingEvent>) -> Result<Found<*mut RdmaCmEvent>, Errno> {
     let table = table()?;
-    let mut event = match channel.next()? {
+    let mut event = match channel.next(|event| event.id.unacknowledged.increment())? {
         Found::Now(event) => event,
         Found::WhenReadable(fd) => {
             table.devices.hand_over();
@@ -181,13 +83,7 @@ fn next(channel: &Channel) -> Result<Found<*mut RdmaCmEvent>, Errno> {
         }
         Found::WhenDriven => return Ok(Found::WhenDriven),
     };
-    match event.event {
-        CM_EVENT_CONNECT_RESPONSE => connect::handle_reply(&mut event),
-        CM_EVENT_REJECTED | CM_EVENT_UNREACHABLE => connect::handle_failure(&event),
-        CM_EVENT_CONNECT_REQUEST => accept::request_delivered(&event),
-        CM_EVENT_ESTABLISHED => connect::handle_established(&mut event),
-        _ => {}
-    }
+    handle::handle(&mut event);
     let outcome = Outcome {
         event: event.event,
         status: event.status,
@@ -202,7 +98,7 @@ fn next(channel: &Channel) -> Result<Found<*mut RdmaCmEvent>, Errno> {
 ///
 /// # Errors
 /// `EAGAIN` if there is none and the descriptor is non-blocking, `EINTR` after a signal.
-fn wait_for_next(channel: &Channel) -> Result<*mut RdmaCmEvent, Errno> {
+fn wait_for_next(channel: &Channel<PendingEvent>) -> Result<*mut RdmaCmEvent, Errno> {
     loop {
         match next(channel)? {
             Found::Now(event) => return Ok(event),
@@ -304,7 +200,7 @@ pub(super) fn next_request(listener: &Arc<Id>) -> Result<Arc<Id>, Errno> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::channel::{create_event_channel, destroy_event_channel};
+    use super::super::lifetime::{create_event_channel, destroy_event_channel};
     use super::*;
 
     /// A thread that comes too late does not return because the channel is gone: programs end

@@ -1,13 +1,13 @@
-//! IDs: one end of a connection, a listener, or a member of multicast groups.
+//! IDs, each of which is one end of a connection, a listener, or a member of multicast groups, and their
+//! events.
 
 use super::channel::Channel;
 use super::device::CmDevice;
-use super::event::PendingEvent;
 use super::peer::Peer;
-use super::qp::{NewCqs, Queue};
+use super::queues::{NewCqs, Queue};
 use super::sockaddr;
-use super::table::table;
-use crate::events::Unacknowledged;
+use crate::log;
+use crate::objects::Unacknowledged;
 use crate::prelude::*;
 use roce_verbs::cm::PortClaim;
 use roce_verbs::device::Gid;
@@ -36,7 +36,7 @@ pub(super) struct Id {
 
 /// The channel of an ID's events.
 struct Attached {
-    channel: Arc<Channel>,
+    channel: Arc<Channel<PendingEvent>>,
     /// The ID has been destroyed, and has no events any more. One in the queue would keep the ID and
     /// its channel for ever.
     is_gone: bool,
@@ -86,11 +86,11 @@ pub(super) struct Inner {
     pub(super) state: State,
     /// Whether each call waits for its event, because the program passed no channel.
     pub(super) sync: bool,
-    pub(super) device: Option<Arc<CmDevice>>,
+    pub(super) device: Option<Arc<CmDevice<Id>>>,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
     pub(super) claim: Option<PortClaim>,
-    pub(super) listeners: Vec<(Arc<CmDevice>, ListenerId)>,
+    pub(super) listeners: Vec<(Arc<CmDevice<Id>>, ListenerId)>,
     pub(super) connection: Option<ConnectionId>,
     pub(super) peer: Peer,
     /// The RNR retry count that this end has sent to the peer, for the peer's QP.
@@ -131,7 +131,7 @@ pub(super) struct Group {
 }
 
 pub(super) struct IdParams {
-    pub(super) channel: Arc<Channel>,
+    pub(super) channel: Arc<Channel<PendingEvent>>,
     pub(super) sync: bool,
     pub(super) context: *mut c_void,
     pub(super) space: PortSpace,
@@ -207,7 +207,7 @@ impl Id {
         self.c.as_ptr()
     }
 
-    pub(super) fn channel(&self) -> Arc<Channel> {
+    pub(super) fn channel(&self) -> Arc<Channel<PendingEvent>> {
         Arc::clone(&self.attached.lock().channel)
     }
 
@@ -226,13 +226,18 @@ impl Id {
     pub(super) fn leave(&self) -> Vec<PendingEvent> {
         let mut attached = self.attached.lock();
         attached.is_gone = true;
-        attached.channel.withdraw(self)
+        self.withdraw_from(&attached.channel)
+    }
+
+    /// Removes the ID's events.
+    fn withdraw_from(&self, channel: &Channel<PendingEvent>) -> Vec<PendingEvent> {
+        channel.withdraw(|event| std::ptr::eq(&*event.id, self))
     }
 
     /// Moves the ID to another channel, with its queued events.
-    pub(super) fn move_to(&self, new: Arc<Channel>) {
+    pub(super) fn move_to(&self, new: Arc<Channel<PendingEvent>>) {
         let mut attached = self.attached.lock();
-        for event in attached.channel.withdraw(self) {
+        for event in self.withdraw_from(&attached.channel) {
             new.push(event);
         }
         self.c.set(|c| c.channel = new.as_ptr());
@@ -279,7 +284,7 @@ impl Inner {
 
     /// # Errors
     /// `EINVAL` if its device is not known yet.
-    pub(super) fn device(&self) -> Result<&Arc<CmDevice>, Errno> {
+    pub(super) fn device(&self) -> Result<&Arc<CmDevice<Id>>, Errno> {
         self.device.as_ref().ok_or_else(|| {
             with_reason(Errno::EINVAL, || {
                 "the ID has no device yet: bind it to an address, or resolve the peer's".to_owned()
@@ -300,6 +305,20 @@ impl Inner {
         Ok(manager.with(|agent, now| call(agent, now, connection)))
     }
 
+    /// Stops listening on all devices.
+    pub(super) fn stop_listening(&mut self) {
+        for (device, listener) in std::mem::take(&mut self.listeners) {
+            device.manager.stop_listening(listener);
+            device.listeners.remove(&listener);
+        }
+    }
+
+    /// Sends an RTU.
+    pub(super) fn send_rtu(&self) -> Result<(), Errno> {
+        let sent = self.with_agent(|agent, now, connection| agent.ready(now, connection, &[]));
+        sent?.or_errno()
+    }
+
     /// The addresses of both ends.
     ///
     /// # Errors
@@ -316,81 +335,62 @@ fn random_psn() -> Result<u32, Errno> {
     Ok(u32::from_ne_bytes(bytes) >> 8)
 }
 
-pub(super) fn find(id: *mut RdmaCmId) -> Result<Arc<Id>, Errno> {
-    table()?.ids.find(id)
+pub(super) struct PendingEvent {
+    /// The ID whose destruction waits for the acknowledgement. For a request, the listener.
+    pub(super) id: Arc<Id>,
+    /// For a request, the ID of the new connection.
+    pub(super) child: Option<Arc<Id>>,
+    pub(super) event: u32,
+    pub(super) status: c_int,
+    pub(super) data: EventData,
+    /// The peer's parameters in a reply.
+    pub(super) peer: Option<Peer>,
+    pub(super) private: Vec<u8>,
+    /// Why a step of this end failed, for `ROCE_WHY`.
+    pub(super) reason: Option<String>,
 }
 
-/// Creates an ID for C. Without a channel, each call waits for its event.
-pub(super) fn create(
-    channel: *mut RdmaEventChannel,
-    context: *mut c_void,
-    ps: u32,
-    qp_type: u32,
-) -> Result<Arc<Id>, Errno> {
-    let table = table()?;
-    let space = space(ps)?;
-    let id = Id::new(IdParams {
-        channel: table.channel_or_new(channel)?,
-        sync: channel.is_null(),
-        context,
-        space,
-        qp_type,
-    })?;
-    table.ids.add(Arc::clone(&id));
-    Ok(id)
+/// The data of an event besides its type, without the private data.
+#[derive(Clone, Copy, Default)]
+pub(super) enum EventData {
+    #[default]
+    Empty,
+    /// The peer's parameters of a connection, from this end's point of view.
+    Connection(RdmaConnParam),
+    /// The number and Q_Key of the QP of a datagram service.
+    RemoteQp(u32, u32),
+    /// The path of datagrams to a QP or group.
+    Datagram(RdmaUdParam),
 }
 
-pub(crate) extern "C" fn create_id(
-    channel: *mut RdmaEventChannel,
-    id: Out<*mut RdmaCmId>,
-    context: *mut c_void,
-    ps: u32,
-) -> c_int {
-    guard::minus_one("rdma_create_id", || {
-        id.get()?;
-        let qp_type = if ps == PS_UDP { QPT_UD } else { QPT_RC };
-        id.put(create(channel, context, ps, qp_type)?.as_ptr())
-    })
-}
+// SAFETY: its pointers are NULL or the program's context, which this library does not follow.
+unsafe impl Send for EventData {}
 
-/// `rdma_migrate_id`. Waits until the events from the old channel are acknowledged.
-pub(crate) extern "C" fn migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventChannel) -> c_int {
-    guard::minus_one("rdma_migrate_id", || {
-        let id = find(id)?;
-        let new = table()?.channel_or_new(channel)?;
-        migrate(&id, new, channel.is_null())
-    })
-}
-
-pub(super) fn migrate(id: &Arc<Id>, new: Arc<Channel>, sync: bool) -> Result<(), Errno> {
-    let table = table()?;
-    let old = id.channel();
-    id.move_to(new);
-    let was_sync = std::mem::replace(&mut id.inner.lock().sync, sync);
-    if was_sync {
-        super::event::acknowledge_sync_event(id)?;
-        let _ = table.remove_channel(old.as_ptr());
+impl PendingEvent {
+    /// An event whose only data is a status.
+    pub(super) fn plain(id: &Arc<Id>, event: u32, status: c_int) -> Self {
+        Self {
+            id: Arc::clone(id),
+            child: None,
+            event,
+            status,
+            data: EventData::Empty,
+            peer: None,
+            private: Vec::new(),
+            reason: None,
+        }
     }
-    id.wait_for_acknowledgements("rdma_migrate_id");
-    Ok(())
-}
 
-/// `rdma_get_src_port`, in network order.
-pub(crate) extern "C" fn get_src_port(id: *mut RdmaCmId) -> u16 {
-    guard::value("rdma_get_src_port", 0, || {
-        port(find(id)?.inner.lock().local)
-    })
-}
-
-/// `rdma_get_dst_port`, in network order.
-pub(crate) extern "C" fn get_dst_port(id: *mut RdmaCmId) -> u16 {
-    guard::value("rdma_get_dst_port", 0, || {
-        port(find(id)?.inner.lock().remote)
-    })
-}
-
-fn port(address: Option<SocketAddr>) -> Result<u16, Errno> {
-    Ok(address.map_or(0, |address| address.port()).to_be())
+    /// As [`PendingEvent::plain`], for a step that may have failed.
+    pub(super) fn of(id: &Arc<Id>, result: Result<(), Errno>, good: u32, bad: u32) -> Self {
+        match result {
+            Ok(()) => Self::plain(id, good, 0),
+            Err(errno) => Self {
+                reason: log::take_reason(),
+                ..Self::plain(id, bad, -(errno as c_int))
+            },
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Multicast groups of IDs.
 
-use super::event::{EventData, PendingEvent, wait_if_sync};
-use super::id::{Group, Id, Inner, State, find};
+use super::event::wait_if_sync;
+use super::id::{EventData, Group, Id, Inner, PendingEvent, State};
+use super::table::find;
 use super::{path, sockaddr};
 use crate::prelude::*;
 use roce_verbs::device::Gid;

@@ -1,6 +1,7 @@
 //! `rdma_set_option`.
 
-use super::id::{State, find};
+use super::id::State;
+use super::table::find;
 use crate::prelude::*;
 use std::sync::atomic::Ordering;
 

@@ -24,7 +24,7 @@ const EXACTLY: u8 = 2;
 /// # Errors
 /// `EADDRNOTAVAIL` if the interface has lost its address.
 pub(super) fn ah_attr(
-    device: &CmDevice,
+    device: &CmDevice<Id>,
     from: IpAddr,
     to: Gid,
     traffic_class: u8,

@@ -1,24 +1,16 @@
 //! QPs of IDs, and the completion queues that the library makes for them.
 
 use super::attributes;
-use super::device::{check_errno, created};
-use super::id::{Id, Inner, find};
-use crate::channel;
-use crate::convert::qp_kind;
-use crate::cq;
+use super::id::{Id, Inner};
+use super::queues::NewCqs;
+use super::table::find;
+use crate::errors::{check_errno, created};
 use crate::prelude::*;
 use crate::qp;
-use roce_verbs::QpKind;
-
-pub(super) type Queue = (Handle<IbvCompChannel>, Handle<IbvCq>);
 
 /// The minimum inline capacity of a QP, in bytes: the size of a scatter/gather element in a NIC's
 /// work request. Programs rely on it without requesting it.
 const MIN_INLINE: u32 = 16;
-
-/// The send CQ and the receive CQ that the library created for a QP.
-#[derive(Clone, Copy, Default)]
-pub(super) struct NewCqs([Option<Queue>; 2]);
 
 pub(crate) extern "C" fn create_qp(
     id: *mut RdmaCmId,
@@ -43,7 +35,12 @@ pub(super) fn create(id: &Id, pd: Handle<IbvPd>, attr: &mut IbvQpInitAttr) -> Re
     }
     params.cap.max_inline_data = params.cap.max_inline_data.max(MIN_INLINE);
     let depths = depths(params.qp_type, &params.cap);
-    let new = NewCqs::make(id, [&mut params.send_cq, &mut params.recv_cq], depths)?;
+    let new = NewCqs::make(
+        c.verbs,
+        id.as_ptr().cast(),
+        [&mut params.send_cq, &mut params.recv_cq],
+        depths,
+    )?;
     let qp = if params.qp_type == QPT_XRC_RECV {
         create_target(&inner, &c, &mut params)
     } else {
@@ -82,14 +79,6 @@ fn depths(qp_type: u32, cap: &IbvQpCap) -> [Option<u32>; 2] {
     [sends, has_receives.then_some(cap.max_recv_wr)]
 }
 
-/// The kind of an ID's QP, or of the QP that it is for.
-pub(super) fn kind(c: &RdmaCmId) -> Result<QpKind, Errno> {
-    match c.qp.opt()? {
-        Some(qp) => Ok(qp.kind()),
-        None => qp_kind(c.qp_type),
-    }
-}
-
 pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttrEx>) -> c_int {
     guard::minus_one("rdma_create_qp_ex", || {
         let id = find(id)?;
@@ -110,7 +99,12 @@ pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttr
         }
         check(&inner, &c, params.pd)?;
         let depths = depths(params.qp_type, &params.cap);
-        let new = NewCqs::make(&id, [&mut params.send_cq, &mut params.recv_cq], depths)?;
+        let new = NewCqs::make(
+            c.verbs,
+            id.as_ptr().cast(),
+            [&mut params.send_cq, &mut params.recv_cq],
+            depths,
+        )?;
         let part = Out::allocated(&raw mut params);
         let qp = created(qp::create_qp_ex(c.verbs, part));
         finish(&id, &mut inner, params.pd, qp, &new)?;
@@ -126,61 +120,6 @@ fn check(inner: &Inner, c: &RdmaCmId, pd: Handle<IbvPd>) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     Ok(())
-}
-
-impl NewCqs {
-    /// Creates the CQs that the program did not provide.
-    fn make(
-        id: &Id,
-        given: [&mut Handle<IbvCq>; 2],
-        depths: [Option<u32>; 2],
-    ) -> Result<Self, Errno> {
-        let (context, owner) = (id.c.get().verbs, id.as_ptr().cast());
-        let mut new = Self::default();
-        for (index, (given, depth)) in given.into_iter().zip(depths).enumerate() {
-            if given.as_ptr().is_null()
-                && let Some(depth) = depth
-            {
-                let queue =
-                    create_cq_with_channel(context, depth, owner).inspect_err(|_| new.destroy())?;
-                *given = queue.1;
-                new.0[index] = Some(queue);
-            }
-        }
-        Ok(new)
-    }
-
-    fn destroy(&self) {
-        for (channel, queue) in self.0.iter().flatten() {
-            destroy_queue((*channel, *queue));
-        }
-    }
-}
-
-/// Destroys a CQ and its channel, unless they are in use.
-pub(super) fn destroy_queue((channel, queue): Queue) {
-    cq::destroy_cq(queue);
-    channel::destroy_comp_channel(channel);
-}
-
-/// Creates a CQ with a completion channel. `owner` becomes its `cq_context`.
-///
-/// # Errors
-/// `EINVAL` if `depth` exceeds the maximum, or the error of creating the CQ or the channel.
-pub(super) fn create_cq_with_channel(
-    context: Handle<IbvContext>,
-    depth: u32,
-    owner: *mut c_void,
-) -> Result<Queue, Errno> {
-    let depth = c_int::try_from(depth).map_err(|_| Errno::EINVAL)?.max(1);
-    let channel = created(channel::create_comp_channel(context))?;
-    match created(cq::create_cq(context, depth, owner, channel, 0)) {
-        Ok(queue) => Ok((channel, queue)),
-        Err(errno) => {
-            channel::destroy_comp_channel(channel);
-            Err(errno)
-        }
-    }
 }
 
 /// Starts the new QP, see [`start`], and stores it in the ID. If that fails, destroys it and the

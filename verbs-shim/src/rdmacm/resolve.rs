@@ -1,10 +1,11 @@
 //! Binds IDs to local addresses, and resolves the addresses of their peers.
 
 use super::device::CmDevice;
-use super::event::{PendingEvent, wait_if_sync};
-use super::id::{Id, Inner, State, find};
-use super::table::table;
+use super::event::wait_if_sync;
+use super::id::{Id, Inner, PendingEvent, State};
+use super::table::{find, table};
 use super::{path, sockaddr};
+use crate::device::null_terminated;
 use crate::prelude::*;
 use roce_verbs::cm::PortClaim;
 use roce_verbs::roce_cm::Addresses;
@@ -81,7 +82,7 @@ impl Id {
 
 /// Claims a port at an address of a device. The address is activated later, when the ID resolves
 /// its peer's address or listens: some programs bind an ID only to find the device of an address.
-fn claim(id: &Id, device: &CmDevice, local: SocketAddr) -> Result<PortClaim, Errno> {
+fn claim(id: &Id, device: &CmDevice<Id>, local: SocketAddr) -> Result<PortClaim, Errno> {
     let manager = &device.manager;
     let claim = manager.claim_port(id.space, local.ip(), local.port());
     claim.or_errno()
@@ -204,6 +205,24 @@ fn select_device(id: &Id, inner: &mut Inner, local: SocketAddr) -> Result<(), Er
     inner.local = Some(with_port(local, port));
     inner.device = Some(device);
     Ok(())
+}
+
+/// `rdma_get_devices`: a NULL-terminated array of contexts.
+pub(crate) extern "C" fn get_devices(count: Out<c_int>) -> *mut Handle<IbvContext> {
+    guard::pointer("rdma_get_devices", || {
+        count.put_if_not_null(0);
+        let found = table()?.devices.all()?;
+        null_terminated(
+            found.iter().map(|device| device.handles().0).collect(),
+            count,
+        )
+    })
+}
+
+/// `rdma_free_devices`. The contexts stay open.
+pub(crate) extern "C" fn free_devices(list: *mut Handle<IbvContext>) {
+    // SAFETY: the caller has it from `get_devices`, which allocated it, or it is NULL.
+    unsafe { libc::free(list.cast()) };
 }
 
 pub(crate) extern "C" fn resolve_route(id: *mut RdmaCmId, _timeout_ms: c_int) -> c_int {

@@ -1,8 +1,9 @@
 //! Shared receive queues of IDs.
 
-use super::device::{check_errno, created};
-use super::id::{Id, find};
-use super::qp;
+use super::id::Id;
+use super::queues;
+use super::table::find;
+use crate::errors::{check_errno, created};
 use crate::prelude::*;
 use crate::srq;
 
@@ -55,14 +56,15 @@ fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
             params.xrcd = inner.device()?.xrcd()?;
         }
         if !has(SRQ_INIT_ATTR_CQ) || params.cq.as_ptr().is_null() {
-            let new = qp::create_cq_with_channel(c.verbs, params.attr.max_wr, id.as_ptr().cast())?;
+            let new =
+                queues::create_cq_with_channel(c.verbs, params.attr.max_wr, id.as_ptr().cast())?;
             params.cq = new.1;
             own = Some(new);
         }
         params.comp_mask |= SRQ_INIT_ATTR_XRCD | SRQ_INIT_ATTR_CQ;
     }
     let made = created(srq::create_srq_ex(c.verbs, Out::allocated(&raw mut params)));
-    let srq = made.inspect_err(|_| own.into_iter().for_each(qp::destroy_queue))?;
+    let srq = made.inspect_err(|_| own.into_iter().for_each(queues::destroy_queue))?;
     *attr = params;
     id.c.set(|c| {
         (c.srq, c.pd) = (srq, params.pd);
@@ -97,7 +99,7 @@ pub(crate) extern "C" fn destroy_srq(id: *mut RdmaCmId) {
             }
         });
         if let Some(queue) = own {
-            qp::destroy_queue(queue);
+            queues::destroy_queue(queue);
         }
         Ok(())
     });

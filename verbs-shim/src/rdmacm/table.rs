@@ -3,10 +3,10 @@
 
 use super::channel::Channel;
 use super::device::Devices;
-use super::event::DeliveredEvent;
-use super::id::Id;
-use crate::fork;
+use super::id::{Id, PendingEvent};
+use crate::objects::Unacknowledged;
 use crate::prelude::*;
+use crate::{fork, strings};
 use std::collections::{HashMap, VecDeque};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -87,18 +87,56 @@ impl Destroyed {
     }
 }
 
+/// An event that C has and has not acknowledged yet.
+#[repr(C)]
+pub(super) struct DeliveredEvent {
+    pub(super) c: CPart<RdmaCmEvent>,
+    /// The private data, to which `c` points.
+    pub(super) _private: Vec<u8>,
+    /// The counter of the ID that the acknowledgement decrements; `None` once acknowledged.
+    pub(super) unacknowledged: Mutex<Option<Arc<Unacknowledged>>>,
+}
+
+impl DeliveredEvent {
+    /// Acknowledges the event, unless it is acknowledged already.
+    pub(super) fn acknowledge(&self) {
+        if let Some(unacknowledged) = self.unacknowledged.lock().take() {
+            unacknowledged.acknowledge(1);
+        }
+    }
+}
+
+impl Id {
+    /// Waits until the program has acknowledged the ID's events, for a call of this name.
+    pub(super) fn wait_for_acknowledgements(&self, call: &str) {
+        let of_this = |event: &DeliveredEvent| {
+            let owner = event.unacknowledged.lock();
+            let is_own = owner
+                .as_ref()
+                .is_some_and(|own| Arc::ptr_eq(own, &self.unacknowledged));
+            is_own.then(|| strings::cm_event_name(event.c.get().event))
+        };
+        let names = table().map_or_else(|_| Vec::new(), |table| table.events.select(of_this));
+        let names = match names.is_empty() {
+            true => String::new(),
+            false => format!(": {}", names.join(", ")),
+        };
+        self.unacknowledged.wait_for_all(call, &names);
+    }
+}
+
 /// All objects of a process.
 pub(super) struct Table {
     generation: u32,
     pub(super) ids: ByAddress<Id>,
-    pub(super) channels: ByAddress<Channel>,
+    pub(super) channels: ByAddress<Channel<PendingEvent>>,
     destroyed_channels: Destroyed,
     pub(super) events: ByAddress<DeliveredEvent>,
-    pub(super) devices: Devices,
+    pub(super) devices: Devices<Id>,
 }
 
 impl Table {
-    pub(super) fn add_channel(&self, channel: Arc<Channel>) {
+    pub(super) fn add_channel(&self, channel: Arc<Channel<PendingEvent>>) {
         self.destroyed_channels.forget(channel.as_ptr() as usize);
         self.channels.add(channel);
     }
@@ -110,7 +148,7 @@ impl Table {
     pub(super) fn channel_or_new(
         &self,
         part: *const RdmaEventChannel,
-    ) -> Result<Arc<Channel>, Errno> {
+    ) -> Result<Arc<Channel<PendingEvent>>, Errno> {
         if !part.is_null() {
             return self.channels.find(part);
         }
@@ -128,7 +166,7 @@ impl Table {
     pub(super) fn find_channel(
         &self,
         part: *const RdmaEventChannel,
-    ) -> Result<Option<Arc<Channel>>, Errno> {
+    ) -> Result<Option<Arc<Channel<PendingEvent>>>, Errno> {
         match self.channels.find(part) {
             Ok(channel) => Ok(Some(channel)),
             Err(_) if self.destroyed_channels.contains(part as usize) => Ok(None),
@@ -185,6 +223,10 @@ pub(super) fn table() -> Result<&'static Table, Errno> {
             drop(unsafe { Box::from_raw(new) });
         }
     }
+}
+
+pub(super) fn find(id: *mut RdmaCmId) -> Result<Arc<Id>, Errno> {
+    table()?.ids.find(id)
 }
 
 /// The table of this process, if it exists; never its parent's. Takes no lock and allocates
