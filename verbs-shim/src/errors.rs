@@ -13,6 +13,7 @@ use roce_verbs::memory::{
     ReregisterError,
 };
 use roce_verbs::qp::{ConnectError, CreateQpError, ModifyError, QpError, SrqError};
+use roce_verbs::rdma_cm::IdError;
 use roce_verbs::roce_cm::{Addresses, CmError};
 use roce_verbs::work::PostError;
 use std::fmt::Display;
@@ -33,12 +34,6 @@ impl<T, E: ToErrno + Display> OrErrno<T> for Result<T, E> {
 /// non-exhaustive.
 pub(crate) trait ToErrno {
     fn to_errno(&self) -> Errno;
-}
-
-/// Whether an errno says that this process or the system is short of descriptors or memory. The same
-/// call may succeed later.
-pub(crate) fn is_shortage(errno: Errno) -> bool {
-    matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)
 }
 
 /// The object that an entry point of the C API returned.
@@ -101,6 +96,19 @@ to_errno! {
     CreateQpError {
         Self::QpnsUsedUp { .. } => Errno::ENOMEM,
         Self::Srq(error) => error.to_errno(),
+    }
+    IdError {
+        Self::NoSuchDevice(_) => Errno::ENODEV,
+        Self::NoRoute { source, .. } => source.to_errno(),
+        Self::Joined(_) => Errno::EADDRINUSE,
+        Self::NotJoined(_) => Errno::EADDRNOTAVAIL,
+        Self::Random(_) => Errno::EIO,
+        Self::Port(error) => error.to_errno(),
+        Self::Connect(error) => error.to_errno(),
+        Self::Open(error) => error.to_errno(),
+        Self::Listen(error) => error.to_errno(),
+        Self::Agent(error) => error.to_errno(),
+        Self::Program { errno, .. } => Errno::from_raw(*errno),
     }
     ListenError {
         Self::Address(error) => error.to_errno(),

@@ -3,57 +3,13 @@
 use crate::handles::Handles;
 use crate::prelude::*;
 use crate::region::Region;
-use parking_lot::Condvar;
 use roce_verbs::completion::CqId;
+use roce_verbs::device::Unacknowledged;
 use roce_verbs::memory::DeviceMemory;
-use roce_verbs::observation::{WaitSnapshot, show_waits};
 use roce_verbs::qp::Srqn;
 use roce_verbs::{ProtectionDomain, Qpn};
 use std::collections::HashMap;
 use std::hash::Hash;
-
-/// The number of an object's delivered events that the program has not acknowledged yet. Destroying
-/// the object waits until it is 0.
-#[derive(Debug, Default)]
-pub(crate) struct Unacknowledged {
-    count: Mutex<u64>,
-    acknowledged: Condvar,
-}
-
-impl Unacknowledged {
-    /// Counts an event that was delivered.
-    pub(crate) fn increment(&self) {
-        *self.count.lock() += 1;
-    }
-
-    /// Acknowledges `events` events, or all of them if `events` exceeds their number.
-    pub(crate) fn acknowledge(&self, events: u64) {
-        let mut count = self.count.lock();
-        *count = count.saturating_sub(events);
-        self.acknowledged.notify_all();
-    }
-
-    /// Waits until all are acknowledged. Meanwhile `roce why` shows which `call` waits, and for what.
-    pub(crate) fn wait_for_all(&self, call: &str, events: &str) {
-        let mut count = self.count.lock();
-        if *count == 0 {
-            return;
-        }
-        let wait = WaitSnapshot {
-            what: format!(
-                "{call} waits until the program has acknowledged {} of the object's events{events}",
-                *count
-            ),
-            likely: None,
-            advice:
-                "acknowledge each event that was taken (rdma_ack_cm_event, ibv_ack_async_event, \
-                     ibv_ack_cq_events) before the object is destroyed, or from another thread"
-                    .to_owned(),
-        };
-        let _shown = show_waits(move || vec![wait.clone()]);
-        self.acknowledged.wait_while(&mut count, |count| *count > 0);
-    }
-}
 
 /// The objects of one kind that events may refer to.
 pub(crate) struct Table<K> {
@@ -170,28 +126,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_waits_for_its_events_to_be_acknowledged() {
+    fn the_destruction_of_an_object_waits_for_its_events() {
         let table = Table::<u32>::default();
         let unacknowledged = Arc::new(Unacknowledged::default());
         let mut object = 0_u8;
         table.insert(7, &raw mut object, &unacknowledged);
         assert_eq!(table.acquire(&8), None);
         assert_eq!(table.acquire(&7), Some((&raw mut object).cast()));
-        assert!(table.acquire(&7).is_some());
         std::thread::scope(|scope| {
             let removal = scope.spawn(|| table.remove(&7, || ()));
-            // A thread that waits is woken up, and waits on.
-            while unacknowledged.acknowledged.notify_all() == 0 {
+            while !unacknowledged.has_waiter() {
                 assert!(!removal.is_finished(), "it does not wait");
                 std::thread::yield_now();
             }
             unacknowledged.acknowledge(1);
-            assert_eq!(*unacknowledged.count.lock(), 1);
-            unacknowledged.acknowledge(1);
         });
-        unacknowledged.increment();
-        unacknowledged.acknowledge(u64::MAX);
-        unacknowledged.wait_for_all("", "");
         assert_eq!(table.acquire(&7), None);
     }
 }

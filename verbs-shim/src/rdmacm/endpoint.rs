@@ -66,7 +66,7 @@ fn prepare(
         if is_given {
             let mut attr = *attr.get()?;
             attr.qp_type = qp_type;
-            id.inner.lock().endpoint = Some(Endpoint(attr));
+            id.own.lock().endpoint = Some(Endpoint(attr));
         }
         return Ok(());
     }
@@ -83,7 +83,7 @@ fn prepare(
         qp::create(&id, pd, attr)?;
     }
     let private = info.ai_connect.slice(info.ai_connect_len)?;
-    id.inner.lock().private = private.to_vec();
+    id.own.lock().private = private.to_vec();
     Ok(())
 }
 
@@ -106,7 +106,7 @@ pub(crate) extern "C" fn get_request(listener: *mut RdmaCmId, id: Out<*mut RdmaC
 fn adopt_request(listener: &Id, request: &Arc<Id>) -> Result<(), Errno> {
     let own = table()?.channel_or_new(ptr::null())?;
     lifetime::migrate(request, own, true)?;
-    let attr = listener.inner.lock().endpoint;
+    let attr = listener.own.lock().endpoint;
     let Some(Endpoint(mut attr)) = attr else {
         return Ok(());
     };

@@ -1,8 +1,8 @@
 //! Creates, migrates and destroys IDs and event channels.
 
 use super::channel::Channel;
-use super::event::acknowledge_sync_event;
-use super::id::{Id, IdParams, PendingEvent, State, space};
+use super::event::{acknowledge_sync_event, wait_for_acknowledgements};
+use super::id::Id;
 use super::table::{find, table};
 use crate::prelude::*;
 use std::net::SocketAddr;
@@ -31,14 +31,8 @@ pub(super) fn create(
     qp_type: u32,
 ) -> Result<Arc<Id>, Errno> {
     let table = table()?;
-    let space = space(ps)?;
-    let id = Id::new(IdParams {
-        channel: table.channel_or_new(channel)?,
-        sync: channel.is_null(),
-        context,
-        space,
-        qp_type,
-    })?;
+    let own = table.channel_or_new(channel)?;
+    let id = Id::create(&own, channel.is_null(), context, ps, qp_type)?;
     table.ids.add(Arc::clone(&id));
     Ok(id)
 }
@@ -65,35 +59,28 @@ pub(crate) extern "C" fn migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventCh
     })
 }
 
-pub(super) fn migrate(
-    id: &Arc<Id>,
-    new: Arc<Channel<PendingEvent>>,
-    sync: bool,
-) -> Result<(), Errno> {
-    let table = table()?;
-    let old = id.channel();
-    id.move_to(new);
-    let was_sync = std::mem::replace(&mut id.inner.lock().sync, sync);
-    if was_sync {
+pub(super) fn migrate(id: &Id, new: Arc<Channel>, is_sync: bool) -> Result<(), Errno> {
+    let part = new.as_ptr();
+    id.cm.move_to(Arc::clone(&new.queue));
+    id.c.set(|c| c.channel = part);
+    let own = is_sync.then_some(new);
+    let was_sync = std::mem::replace(&mut id.own.lock().sync_channel, own);
+    if let Some(old) = was_sync {
         acknowledge_sync_event(id)?;
-        let _ = table.remove_channel(old.as_ptr());
+        let _ = table()?.remove_channel(old.as_ptr());
     }
-    id.wait_for_acknowledgements("rdma_migrate_id");
+    wait_for_acknowledgements(id, "rdma_migrate_id");
     Ok(())
 }
 
 /// `rdma_get_src_port`, in network order.
 pub(crate) extern "C" fn get_src_port(id: *mut RdmaCmId) -> u16 {
-    guard::value("rdma_get_src_port", 0, || {
-        port(find(id)?.inner.lock().local)
-    })
+    guard::value("rdma_get_src_port", 0, || port(find(id)?.cm.addresses().0))
 }
 
 /// `rdma_get_dst_port`, in network order.
 pub(crate) extern "C" fn get_dst_port(id: *mut RdmaCmId) -> u16 {
-    guard::value("rdma_get_dst_port", 0, || {
-        port(find(id)?.inner.lock().remote)
-    })
+    guard::value("rdma_get_dst_port", 0, || port(find(id)?.cm.addresses().1))
 }
 
 fn port(address: Option<SocketAddr>) -> Result<u16, Errno> {
@@ -108,32 +95,12 @@ pub(crate) extern "C" fn destroy_id(id: *mut RdmaCmId) -> c_int {
 pub(super) fn destroy(id: *mut RdmaCmId) -> Result<(), Errno> {
     let table = table()?;
     let id = table.ids.remove(id)?;
-    detach(&id);
-    for event in id.leave() {
-        if let Some(child) = event.child {
-            detach(&child);
-            child.leave();
-        }
-    }
+    id.cm.destroy();
     acknowledge_sync_event(&id)?;
-    if id.inner.lock().sync {
-        let _ = table.remove_channel(id.channel().as_ptr());
+    let own = id.own.lock().sync_channel.take();
+    if let Some(own) = own {
+        let _ = table.remove_channel(own.as_ptr());
     }
-    id.wait_for_acknowledgements("rdma_destroy_id");
+    wait_for_acknowledgements(&id, "rdma_destroy_id");
     Ok(())
-}
-
-/// Detaches the ID from the connection manager, which delivers no more events for it.
-fn detach(id: &Arc<Id>) {
-    let mut inner = id.inner.lock();
-    let connection = inner.connection.take();
-    if let (Some(device), Some(connection)) = (&inner.device, connection) {
-        device
-            .manager
-            .with(|agent, now| agent.forget(now, connection));
-        device.connections.remove(&connection);
-    }
-    inner.stop_listening();
-    inner.claim = None;
-    inner.state = State::Closed;
 }

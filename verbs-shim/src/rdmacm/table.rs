@@ -2,11 +2,12 @@
 //! table, there is no object: it was destroyed, or belongs to another process.
 
 use super::channel::Channel;
-use super::device::Devices;
-use super::id::{Id, PendingEvent};
-use crate::objects::Unacknowledged;
+use super::device::{CmDevice, refused};
+use super::id::Id;
+use crate::fork;
 use crate::prelude::*;
-use crate::{fork, strings};
+use roce_verbs::device::Unacknowledged;
+use roce_verbs::rdma_cm::{Devices, IdError};
 use std::collections::{HashMap, VecDeque};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -106,37 +107,20 @@ impl DeliveredEvent {
     }
 }
 
-impl Id {
-    /// Waits until the program has acknowledged the ID's events, for a call of this name.
-    pub(super) fn wait_for_acknowledgements(&self, call: &str) {
-        let of_this = |event: &DeliveredEvent| {
-            let owner = event.unacknowledged.lock();
-            let is_own = owner
-                .as_ref()
-                .is_some_and(|own| Arc::ptr_eq(own, &self.unacknowledged));
-            is_own.then(|| strings::cm_event_name(event.c.get().event))
-        };
-        let names = table().map_or_else(|_| Vec::new(), |table| table.events.select(of_this));
-        let names = match names.is_empty() {
-            true => String::new(),
-            false => format!(": {}", names.join(", ")),
-        };
-        self.unacknowledged.wait_for_all(call, &names);
-    }
-}
-
 /// All objects of a process.
 pub(super) struct Table {
     generation: u32,
     pub(super) ids: ByAddress<Id>,
-    pub(super) channels: ByAddress<Channel<PendingEvent>>,
+    pub(super) channels: ByAddress<Channel>,
     destroyed_channels: Destroyed,
     pub(super) events: ByAddress<DeliveredEvent>,
-    pub(super) devices: Devices<Id>,
+    pub(super) devices: Devices,
+    /// What C sees of the devices.
+    opened: Mutex<Vec<Arc<CmDevice>>>,
 }
 
 impl Table {
-    pub(super) fn add_channel(&self, channel: Arc<Channel<PendingEvent>>) {
+    pub(super) fn add_channel(&self, channel: Arc<Channel>) {
         self.destroyed_channels.forget(channel.as_ptr() as usize);
         self.channels.add(channel);
     }
@@ -148,7 +132,7 @@ impl Table {
     pub(super) fn channel_or_new(
         &self,
         part: *const RdmaEventChannel,
-    ) -> Result<Arc<Channel<PendingEvent>>, Errno> {
+    ) -> Result<Arc<Channel>, Errno> {
         if !part.is_null() {
             return self.channels.find(part);
         }
@@ -166,12 +150,31 @@ impl Table {
     pub(super) fn find_channel(
         &self,
         part: *const RdmaEventChannel,
-    ) -> Result<Option<Arc<Channel<PendingEvent>>>, Errno> {
+    ) -> Result<Option<Arc<Channel>>, Errno> {
         match self.channels.find(part) {
             Ok(channel) => Ok(Some(channel)),
             Err(_) if self.destroyed_channels.contains(part as usize) => Ok(None),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// What C sees of an open device.
+    ///
+    /// # Errors
+    /// `ENODEV` if it is none of the table's.
+    pub(super) fn opened(&self, device: &roce_verbs::Context) -> Result<Arc<CmDevice>, Errno> {
+        let opened = self.opened.lock();
+        let mut all = opened.iter();
+        let found = all.find(|known| known.is(device.device()));
+        found.map(Arc::clone).ok_or(Errno::ENODEV)
+    }
+
+    /// Updates the part of an ID that C sees.
+    pub(super) fn update(&self, id: &Id) -> Result<(), Errno> {
+        let device = id.cm.device().ok();
+        let opened = device.map(|device| self.opened(device.context()));
+        id.update_c_part(opened.transpose()?.as_deref());
+        Ok(())
     }
 
     /// Removes a channel that is destroyed.
@@ -186,6 +189,17 @@ impl Table {
         }
         self.channels.remove(part).map(drop)
     }
+}
+
+/// Opens a device for the IDs of this process.
+fn open_device(device: &roce_verbs::Device) -> Result<roce_verbs::Context, IdError> {
+    let opened = || {
+        let new = CmDevice::open(device)?;
+        let roce = new.context.get()?.state.roce.clone();
+        table()?.opened.lock().push(Arc::new(new));
+        Ok(roce)
+    };
+    opened().map_err(refused)
 }
 
 static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
@@ -212,7 +226,8 @@ pub(super) fn table() -> Result<&'static Table, Errno> {
             channels: ByAddress::default(),
             destroyed_channels: Destroyed::default(),
             events: ByAddress::default(),
-            devices: Devices::default(),
+            devices: Devices::new(open_device),
+            opened: Mutex::default(),
         }));
         let order = (Ordering::AcqRel, Ordering::Acquire);
         if CURRENT
