@@ -1,9 +1,9 @@
 //! Address handles.
 
-use crate::context::{Context, State};
 use crate::convert::{c_gid, gid};
 use crate::limits::MAX_AHS;
 use crate::prelude::*;
+use crate::state::{Context, State, check_port};
 use roce_verbs::datagram::{AddressHandle, AddressOptions};
 use roce_verbs::device::Gid;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -36,7 +36,7 @@ pub(crate) fn address_options(attr: &IbvAhAttr) -> AddressOptions {
 /// # Errors
 /// `EINVAL` unless the path has a GRH and uses port 1, the only one.
 pub(crate) fn check_path(attr: &IbvAhAttr) -> Result<(), Errno> {
-    Context::check_port(attr.port_num.into())?;
+    check_port(attr.port_num.into())?;
     if attr.is_global == 0 {
         return Err(with_reason(Errno::EINVAL, || {
             format!(
@@ -108,7 +108,7 @@ fn answer_to(
     wc: &IbvWc,
     header: In<NetworkHeader>,
 ) -> Result<IbvAhAttr, Errno> {
-    Context::check_port(port.into())?;
+    check_port(port.into())?;
     if wc.wc_flags & WC_GRH == 0 {
         return Err(Errno::EINVAL);
     }

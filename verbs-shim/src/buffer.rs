@@ -2,7 +2,7 @@
 //! exist for NICs that need special memory. This one accepts any memory, so its buffers are
 //! ordinary pages.
 
-use crate::dmabuf::Mapping;
+use crate::mappings::Mapping;
 use crate::mr::reg_mr;
 use crate::prelude::*;
 

@@ -1,10 +1,10 @@
 //! Completion channels.
 
-use crate::context::{State, blocks, make_blocking};
 use crate::drive;
 use crate::handlers;
 use crate::prelude::*;
-use crate::wait::{self, Found};
+use crate::state::State;
+use crate::wait::{self, Found, blocks, make_blocking};
 use roce_verbs::CompletionQueue;
 use roce_verbs::completion::{CompletionChannel, CqId};
 use std::collections::BTreeSet;

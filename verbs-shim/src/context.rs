@@ -1,71 +1,13 @@
-//! Contexts: open devices.
+//! Opens and closes devices, and the table of their functions.
 
-use crate::events::Registry;
 use crate::limits::Counts;
+use crate::objects::Registry;
 use crate::prelude::*;
+use crate::state::{Context, State};
+use crate::wait::make_blocking;
 use crate::{cq, dm, domain, fork, import, mr, mw, prefetch, qp, query, srq, xrc};
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use roce_verbs::device::AsyncEvents;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::null;
-
-#[repr(C)]
-pub(crate) struct Context {
-    c: CPart<VerbsContext>,
-    pub(crate) state: Arc<State>,
-    /// Counts this context in [`State::contexts`].
-    opened: Use,
-    /// The descriptor with which `ibv_import_device` imports the context (`cmd_fd`).
-    _command: OwnedFd,
-}
-
-// SAFETY: `c` is the first field, and `context` the last field of the C structure there.
-unsafe impl Part for IbvContext {
-    type Object = Context;
-    const OFFSET: usize = std::mem::offset_of!(VerbsContext, context);
-}
-
-/// The state that a context shares with its objects.
-pub(crate) struct State {
-    pub(crate) roce: roce_verbs::Context,
-    pub(crate) device: Handle<IbvDevice>,
-    pub(crate) events: AsyncEvents,
-    pub(crate) objects: Registry,
-    /// The numbers of objects of the limited kinds.
-    pub(crate) counts: Counts,
-    pub(crate) xrc_files: xrc::Files,
-    /// The contexts that share this state: the opened one, and its imports.
-    contexts: Users,
-}
-
-impl State {
-    /// # Errors
-    /// `EINVAL` if an object of this context is used with one of another. The same number, such as
-    /// a QPN or a key, names different objects in the two contexts.
-    pub(crate) fn check_same(&self, other: &Self) -> Result<(), Errno> {
-        if std::ptr::eq(self, other) {
-            Ok(())
-        } else {
-            Err(with_reason(Errno::EINVAL, || {
-                "the objects belong to different contexts: one ibv_open_device must have opened both"
-                    .to_owned()
-            }))
-        }
-    }
-}
-
-/// Makes a descriptor blocking, which is the default according to the man pages. The program may
-/// change that later, so [`blocks`] reads the descriptor's flags each time.
-pub(crate) fn make_blocking(fd: &impl AsFd) -> Result<(), Errno> {
-    let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
-    fcntl(fd, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK)).map(drop)
-}
-
-/// Whether a descriptor is in blocking mode.
-pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
-    let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
-    Ok(!flags.contains(OFlag::O_NONBLOCK))
-}
 
 pub(crate) extern "C" fn open_device(device: Handle<IbvDevice>) -> *mut IbvContext {
     guard::pointer("ibv_open_device", || {
@@ -83,11 +25,11 @@ pub(crate) extern "C" fn open_device(device: Handle<IbvDevice>) -> *mut IbvConte
             events,
             objects: Registry::default(),
             counts: Counts::default(),
-            xrc_files: xrc::Files::default(),
+            xrc_files: Mutex::default(),
             contexts: Users::default(),
         });
         import::register(&command, &state)?;
-        Ok(Context::expose(state, command))
+        Ok(expose(state, command))
     })
 }
 
@@ -105,29 +47,25 @@ pub(crate) extern "C" fn close_device(context: Handle<IbvContext>) -> c_int {
     })
 }
 
-impl Context {
-    pub(crate) fn expose(state: Arc<State>, command: OwnedFd) -> *mut IbvContext {
-        let descriptors = [command.as_fd(), state.events.as_fd()];
-        let descriptors = descriptors.map(|fd| fd.as_raw_fd());
-        Handle::into_raw(Self {
-            c: CPart::new(verbs_context(state.device, descriptors)),
-            opened: state.contexts.add(),
-            _command: command,
-            state,
-        })
-    }
+/// `ibv_import_device`: takes ownership of a duplicate of the descriptor of an open context of this
+/// process, and closes it with the context.
+pub(crate) extern "C" fn import_device(cmd_fd: c_int) -> *mut IbvContext {
+    guard::pointer("ibv_import_device", || {
+        let (state, command) = import::take(cmd_fd)?;
+        Ok(expose(state, command))
+    })
+}
 
-    /// # Errors
-    /// `EINVAL` for any port other than 1.
-    pub(crate) fn check_port(port: u32) -> Result<(), Errno> {
-        if port == 1 {
-            Ok(())
-        } else {
-            Err(with_reason(Errno::EINVAL, || {
-                format!("the port is {port}, but the device has only port 1")
-            }))
-        }
-    }
+/// Creates a C object for an open device.
+fn expose(state: Arc<State>, command: OwnedFd) -> *mut IbvContext {
+    let descriptors = [command.as_fd(), state.events.as_fd()];
+    let descriptors = descriptors.map(|fd| fd.as_raw_fd());
+    Handle::into_raw(Context {
+        c: CPart::new(verbs_context(state.device, descriptors)),
+        opened: state.contexts.add(),
+        _command: command,
+        state,
+    })
 }
 
 fn verbs_context(device: Handle<IbvDevice>, [cmd_fd, async_fd]: [c_int; 2]) -> VerbsContext {

@@ -31,28 +31,35 @@ pub(crate) fn check_bits(
     }
 }
 
+const ACCESS: [(u32, Access); 7] = [
+    (ACCESS_LOCAL_WRITE, Access::LOCAL_WRITE),
+    (ACCESS_REMOTE_WRITE, Access::REMOTE_WRITE),
+    (ACCESS_REMOTE_READ, Access::REMOTE_READ),
+    (ACCESS_REMOTE_ATOMIC, Access::REMOTE_ATOMIC),
+    (ACCESS_MW_BIND, Access::MW_BIND),
+    (ACCESS_FLUSH_GLOBAL, Access::FLUSH_GLOBAL),
+    (ACCESS_FLUSH_PERSISTENT, Access::FLUSH_PERSISTENT),
+];
+
 /// Converts the access flags of a region, window or QP.
 ///
 /// # Errors
 /// `EINVAL` for undefined bits.
 pub(crate) fn access(flags: u32) -> Result<Access, Errno> {
-    let known = [
-        (ACCESS_LOCAL_WRITE, Access::LOCAL_WRITE),
-        (ACCESS_REMOTE_WRITE, Access::REMOTE_WRITE),
-        (ACCESS_REMOTE_READ, Access::REMOTE_READ),
-        (ACCESS_REMOTE_ATOMIC, Access::REMOTE_ATOMIC),
-        (ACCESS_MW_BIND, Access::MW_BIND),
-        (ACCESS_FLUSH_GLOBAL, Access::FLUSH_GLOBAL),
-        (ACCESS_FLUSH_PERSISTENT, Access::FLUSH_PERSISTENT),
-    ];
-    let all = known.iter().fold(0, |all, (bit, _)| all | bit);
+    let all = ACCESS.iter().fold(0, |all, (bit, _)| all | bit);
     if flags & !all != 0 {
         return Err(with_reason(Errno::EINVAL, || {
             format!("the access flags are {flags:#x}, of which only the bits {all:#x} are rights")
         }));
     }
-    let given = known.iter().filter(|(bit, _)| flags & bit != 0);
+    let given = ACCESS.iter().filter(|(bit, _)| flags & bit != 0);
     Ok(given.map(|(_, right)| *right).collect())
+}
+
+/// The access flags for these rights.
+pub(crate) fn c_access(rights: Access) -> u32 {
+    let given = ACCESS.iter().filter(|(_, right)| rights.contains(*right));
+    given.fold(0, |flags, (bit, _)| flags | bit)
 }
 
 pub(crate) fn qp_kind(qp_type: u32) -> Result<QpKind, Errno> {

@@ -1,11 +1,11 @@
 //! Device memory.
 
-use crate::context::State;
 use crate::convert::access;
-use crate::mr::Backing;
+use crate::objects::SharedDm;
 use crate::prelude::*;
+use crate::region::Backing;
+use crate::state::State;
 use crate::{abi, mr};
-use roce_verbs::memory::DeviceMemory;
 
 /// Device memory, which C may have several pointers to.
 #[repr(C)]
@@ -17,14 +17,6 @@ pub(crate) struct Dm {
 
 /// The handle of memory that is not in the table, and can't be imported.
 const NO_HANDLE: u32 = 0;
-
-/// The state shared by all of C's pointers to the same memory.
-pub(crate) struct SharedDm {
-    memory: DeviceMemory,
-    /// Its regions.
-    users: Users,
-    handle: u32,
-}
 
 first_part!(IbvDm => Dm._c);
 

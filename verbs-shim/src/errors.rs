@@ -1,6 +1,7 @@
 //! The errno value for each error.
 
 use crate::log;
+use crate::pointer::Handle;
 use nix::errno::Errno;
 use roce_verbs::cm::{ListenError, PortClaimError};
 use roce_verbs::completion::CqResizeError;
@@ -12,6 +13,7 @@ use roce_verbs::memory::{
     ReregisterError,
 };
 use roce_verbs::qp::{ConnectError, CreateQpError, ModifyError, QpError, SrqError};
+use roce_verbs::rdma_cm::IdError;
 use roce_verbs::roce_cm::{Addresses, CmError};
 use roce_verbs::work::PostError;
 use std::fmt::Display;
@@ -34,10 +36,28 @@ pub(crate) trait ToErrno {
     fn to_errno(&self) -> Errno;
 }
 
-/// Whether an errno says that this process or the system is short of descriptors or memory. The same
-/// call may succeed later.
-pub(crate) fn is_shortage(errno: Errno) -> bool {
-    matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)
+/// The object that an entry point of the C API returned.
+///
+/// # Errors
+/// The value of `errno`, if the pointer is NULL.
+pub(crate) fn created<C>(object: *mut C) -> Result<Handle<C>, Errno> {
+    if object.is_null() {
+        Err(Errno::last())
+    } else {
+        Ok(Handle::from_ptr(object))
+    }
+}
+
+/// Checks the result of an entry point of the C API that returns 0 or an error number.
+///
+/// # Errors
+/// That error.
+pub(crate) fn check_errno(code: std::ffi::c_int) -> Result<(), Errno> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_raw(code))
+    }
 }
 
 /// The errno values of the variants of an error; those that are not listed are `EINVAL`.
@@ -76,6 +96,19 @@ to_errno! {
     CreateQpError {
         Self::QpnsUsedUp { .. } => Errno::ENOMEM,
         Self::Srq(error) => error.to_errno(),
+    }
+    IdError {
+        Self::NoSuchDevice(_) => Errno::ENODEV,
+        Self::NoRoute { source, .. } => source.to_errno(),
+        Self::Joined(_) => Errno::EADDRINUSE,
+        Self::NotJoined(_) => Errno::EADDRNOTAVAIL,
+        Self::Random(_) => Errno::EIO,
+        Self::Port(error) => error.to_errno(),
+        Self::Connect(error) => error.to_errno(),
+        Self::Open(error) => error.to_errno(),
+        Self::Listen(error) => error.to_errno(),
+        Self::Agent(error) => error.to_errno(),
+        Self::Program { errno, .. } => Errno::from_raw(*errno),
     }
     ListenError {
         Self::Address(error) => error.to_errno(),

@@ -1,140 +1,13 @@
-//! Asynchronous events, and the number of those that a program has not acknowledged yet.
+//! Asynchronous events.
 
-use crate::context::blocks;
-use crate::dm::SharedDm;
-use crate::handles::Handles;
-use crate::mr::Region;
-use crate::pd::Domain;
+use crate::objects::Registry;
 use crate::prelude::*;
-use crate::wait::{self, Found};
-use parking_lot::Condvar;
+use crate::wait::{self, Found, blocks};
 use roce_verbs::Qpn;
 use roce_verbs::completion::CqId;
 use roce_verbs::device::Event;
-use roce_verbs::observation::{WaitSnapshot, show_waits};
 use roce_verbs::qp::Srqn;
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::os::fd::AsFd;
-
-/// The number of an object's delivered events that the program has not acknowledged yet. Destroying
-/// the object waits until it is 0.
-#[derive(Debug, Default)]
-pub(crate) struct Unacknowledged {
-    count: Mutex<u64>,
-    acknowledged: Condvar,
-}
-
-impl Unacknowledged {
-    /// Counts an event that was delivered.
-    pub(crate) fn increment(&self) {
-        *self.count.lock() += 1;
-    }
-
-    /// Acknowledges `events` events, or all of them if `events` exceeds their number.
-    pub(crate) fn acknowledge(&self, events: u64) {
-        let mut count = self.count.lock();
-        *count = count.saturating_sub(events);
-        self.acknowledged.notify_all();
-    }
-
-    /// Waits until all are acknowledged. Meanwhile `roce why` shows which `call` waits, and for what.
-    pub(crate) fn wait_for_all(&self, call: &str, events: &str) {
-        let mut count = self.count.lock();
-        if *count == 0 {
-            return;
-        }
-        let wait = WaitSnapshot {
-            what: format!(
-                "{call} waits until the program has acknowledged {} of the object's events{events}",
-                *count
-            ),
-            likely: None,
-            advice:
-                "acknowledge each event that was taken (rdma_ack_cm_event, ibv_ack_async_event, \
-                     ibv_ack_cq_events) before the object is destroyed, or from another thread"
-                    .to_owned(),
-        };
-        let _shown = show_waits(move || vec![wait.clone()]);
-        self.acknowledged.wait_while(&mut count, |count| *count > 0);
-    }
-}
-
-/// The objects of one kind that events may refer to.
-pub(crate) struct Table<K> {
-    entries: Mutex<HashMap<K, Entry>>,
-}
-
-struct Entry {
-    /// The object's address in C.
-    object: usize,
-    unacknowledged: Arc<Unacknowledged>,
-}
-
-impl<K> Default for Table<K> {
-    fn default() -> Self {
-        Self {
-            entries: Mutex::default(),
-        }
-    }
-}
-
-impl<K: Eq + Hash> Table<K> {
-    /// Adds an object, whose events are delivered from now on.
-    pub(crate) fn insert<T>(&self, key: K, object: *mut T, unacknowledged: &Arc<Unacknowledged>) {
-        let entry = Entry {
-            object: object as usize,
-            unacknowledged: Arc::clone(unacknowledged),
-        };
-        self.entries.lock().insert(key, entry);
-    }
-
-    /// Stops delivering events of an object, calls `end`, which withdraws those that the program has
-    /// not got, and waits until the others are acknowledged.
-    pub(crate) fn remove(&self, key: &K, end: impl FnOnce()) {
-        let entry = self.entries.lock().remove(key);
-        end();
-        if let Some(entry) = entry {
-            entry
-                .unacknowledged
-                .wait_for_all("destroying an object", "");
-        }
-    }
-
-    /// Returns the object that an event refers to, and increments its count of unacknowledged
-    /// events. Returns `None` if the object was destroyed.
-    pub(crate) fn acquire(&self, key: &K) -> Option<*mut c_void> {
-        let entries = self.entries.lock();
-        let entry = entries.get(key)?;
-        entry.unacknowledged.increment();
-        Some(entry.object as *mut c_void)
-    }
-}
-
-/// The objects of a context that events or imports refer to.
-#[derive(Default)]
-pub(crate) struct Registry {
-    pub(crate) qps: Table<Qpn>,
-    pub(crate) cqs: Table<CqId>,
-    /// CQs, for their completion events; `cqs` is for their asynchronous events.
-    pub(crate) completions: Table<CqId>,
-    pub(crate) srqs: Table<Srqn>,
-    pub(crate) regions: Handles<Region>,
-    pub(crate) domains: Handles<Domain>,
-    pub(crate) device_memory: Handles<SharedDm>,
-}
-
-impl Registry {
-    /// Closes all regions, domains and device memory. From then on, the NIC accesses no memory of
-    /// the program.
-    pub(crate) fn close(&self) {
-        for region in self.regions.drain() {
-            region.close();
-        }
-        self.domains.drain();
-        self.device_memory.drain();
-    }
-}
 
 /// For a call that waits until a descriptor is readable.
 ///
@@ -249,32 +122,6 @@ fn object<C>(element: *mut c_void) -> Handle<C> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-
-    #[test]
-    fn an_object_waits_for_its_events_to_be_acknowledged() {
-        let table = Table::<u32>::default();
-        let unacknowledged = Arc::new(Unacknowledged::default());
-        let mut object = 0_u8;
-        table.insert(7, &raw mut object, &unacknowledged);
-        assert_eq!(table.acquire(&8), None);
-        assert_eq!(table.acquire(&7), Some((&raw mut object).cast()));
-        assert!(table.acquire(&7).is_some());
-        std::thread::scope(|scope| {
-            let removal = scope.spawn(|| table.remove(&7, || ()));
-            // A thread that waits is woken up, and waits on.
-            while unacknowledged.acknowledged.notify_all() == 0 {
-                assert!(!removal.is_finished(), "it does not wait");
-                std::thread::yield_now();
-            }
-            unacknowledged.acknowledge(1);
-            assert_eq!(*unacknowledged.count.lock(), 1);
-            unacknowledged.acknowledge(1);
-        });
-        unacknowledged.increment();
-        unacknowledged.acknowledge(u64::MAX);
-        unacknowledged.wait_for_all("", "");
-        assert_eq!(table.acquire(&7), None);
-    }
 
     #[test]
     fn every_event_but_that_of_channels_has_a_number_of_its_own() {

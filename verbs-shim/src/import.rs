@@ -1,10 +1,11 @@
-//! `ibv_import_device`: a second context for a device that the same process has open.
+//! The open contexts of this process, for `ibv_import_device`, which makes a second context for a
+//! device.
 //!
 //! A software NIC is part of its process, so a context of another process can't be imported.
 
-use crate::context::{Context, State};
 use crate::fork;
 use crate::prelude::*;
+use crate::state::State;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::fstat;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -44,26 +45,25 @@ pub(crate) fn unregister(state: &Arc<State>) {
     OPEN.lock().retain(|(.., state)| !state.ptr_eq(&closed));
 }
 
-/// `ibv_import_device`: takes ownership of a duplicate of the descriptor of an open context of this
-/// process, and closes it with the context.
-pub(crate) extern "C" fn import_device(cmd_fd: c_int) -> *mut IbvContext {
-    guard::pointer("ibv_import_device", || {
-        if cmd_fd < 0 {
-            return Err(Errno::EBADF);
-        }
-        // SAFETY: the program keeps the descriptor open during the call. If it is not open, `fstat`
-        // fails.
-        let identity = identity(unsafe { BorrowedFd::borrow_raw(cmd_fd) })?;
-        let wanted = (identity, fork::generation());
-        let open = OPEN.lock();
-        let known = open
-            .iter()
-            .find(|(identity, process, _)| (*identity, *process) == wanted);
-        let state = known.and_then(|(.., state)| state.upgrade());
-        // Another kind of descriptor, or one of another process.
-        let state = state.ok_or(Errno::EOPNOTSUPP)?;
-        // SAFETY: `fstat` has just succeeded, so it is open. The call transfers its ownership.
-        let fd = unsafe { OwnedFd::from_raw_fd(cmd_fd) };
-        Ok(Context::expose(state, fd))
-    })
+/// The context of a descriptor, which the caller now owns.
+///
+/// # Errors
+/// `EBADF` if it is none, `EOPNOTSUPP` if it is that of no context of this process.
+pub(crate) fn take(cmd_fd: c_int) -> Result<(Arc<State>, OwnedFd), Errno> {
+    if cmd_fd < 0 {
+        return Err(Errno::EBADF);
+    }
+    // SAFETY: the program keeps the descriptor open during the call. If it is not open, `fstat`
+    // fails.
+    let identity = identity(unsafe { BorrowedFd::borrow_raw(cmd_fd) })?;
+    let wanted = (identity, fork::generation());
+    let open = OPEN.lock();
+    let known = open
+        .iter()
+        .find(|(identity, process, _)| (*identity, *process) == wanted);
+    let state = known.and_then(|(.., state)| state.upgrade());
+    // Another kind of descriptor, or one of another process.
+    let state = state.ok_or(Errno::EOPNOTSUPP)?;
+    // SAFETY: `fstat` has just succeeded, so it is open. The call transfers its ownership.
+    Ok((state, unsafe { OwnedFd::from_raw_fd(cmd_fd) }))
 }

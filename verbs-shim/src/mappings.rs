@@ -1,10 +1,16 @@
-//! The mappings of this process, by `/proc/self/maps`.
+//! The mappings of this process: those that it has, by `/proc/self/maps`, and those that this library
+//! makes.
 
-use nix::errno::Errno;
+use crate::log;
+use crate::prelude::*;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+use nix::sys::stat::fstat;
 use roce_verbs::Access;
 use std::fs::File;
+use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
 
 const MAPS: &str = "/proc/self/maps";
 
@@ -80,10 +86,140 @@ fn lists_file(maps: &str, range: &Range<u64>) -> bool {
     })
 }
 
+/// A mapping of a part of a descriptor's memory, or of anonymous memory.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<c_void>,
+    len: usize,
+}
+
+// SAFETY: the addresses are plain numbers, and the mapping belongs to this value alone.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; nothing is done with them through a shared reference.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `of` or `anonymous` mapped it, and its users were dropped before. A destructor
+        // can't report an error.
+        let _ = unsafe { munmap(self.start, self.len) };
+    }
+}
+
+impl Mapping {
+    /// Maps at least `len` bytes of anonymous memory.
+    ///
+    /// # Errors
+    /// `EINVAL` if `len` is 0, `ENOMEM`.
+    pub(crate) fn anonymous(len: usize) -> Result<Self, Errno> {
+        let page = page_size()?;
+        let whole = len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
+        let length = NonZeroUsize::new(whole).ok_or(Errno::EINVAL)?;
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping, at an address that nobody uses.
+        let start = unsafe { mmap_anonymous(None, length, rights, MapFlags::MAP_PRIVATE) }?;
+        Ok(Self { start, len: whole })
+    }
+
+    /// Makes it writable, if it is not.
+    ///
+    /// # Errors
+    /// `EACCES` if the descriptor was not open for writing.
+    pub(crate) fn allow_writes(&self) -> Result<(), Errno> {
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: the mapping is this value's, and nothing relies on it being read-only.
+        unsafe { mprotect(self.start, self.len, rights) }
+    }
+
+    pub(crate) fn addr(&self) -> usize {
+        self.start.as_ptr() as usize
+    }
+
+    /// Maps `len` bytes starting at `offset`. Returns the mapping and the address of the first
+    /// byte.
+    ///
+    /// # Errors
+    /// `EINVAL` if they exceed the file; `EOPNOTSUPP` if the exporter does not let the processor
+    /// access its memory.
+    pub(crate) fn of(
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        writes: bool,
+    ) -> Result<(Self, *mut u8), Errno> {
+        let size = u64::try_from(fstat(fd)?.st_size).unwrap_or(0);
+        let end = offset.checked_add(len as u64).ok_or(Errno::EINVAL)?;
+        if len == 0 || end > size {
+            return Err(Errno::EINVAL);
+        }
+        let lead = offset % page_size()? as u64;
+        let invalid = |_| Errno::EINVAL;
+        let from = i64::try_from(offset - lead).map_err(invalid)?;
+        let whole = usize::try_from(end - (offset - lead)).map_err(invalid)?;
+        let mut rights = ProtFlags::PROT_READ;
+        rights.set(ProtFlags::PROT_WRITE, writes);
+        let length = NonZeroUsize::new(whole).ok_or(Errno::EINVAL)?;
+        // SAFETY: a new mapping, at an address that nobody uses.
+        let start = unsafe { mmap(None, length, rights, MapFlags::MAP_SHARED, fd, from) };
+        let start = start.map_err(refused)?;
+        let first = start.as_ptr().cast::<u8>().wrapping_add(whole - len);
+        Ok((Self { start, len: whole }, first))
+    }
+}
+
+/// The error for a descriptor that can't be mapped. Exporters refuse with various errors, among them
+/// `ENOTSUPP` (524), which the C library does not know.
+fn refused(error: Errno) -> Errno {
+    match error {
+        Errno::ENOMEM | Errno::EACCES | Errno::EPERM => error,
+        _ => log::with_reason(Errno::EOPNOTSUPP, || {
+            "the exporter lets no processor access this buffer, as with a GPU's memory; register \
+             host memory and copy"
+                .to_owned()
+        }),
+    }
+}
+
+/// Checks that memory is mapped with the rights that `access` needs, as the kernel does at
+/// registration. Without this check, a later access by the NIC would kill the process. Afterwards,
+/// all pages are present.
+///
+/// # Errors
+/// `EFAULT` if some of it is not mapped, `EINVAL` if it exceeds the address space, or the error of
+/// `madvise`.
+pub(crate) fn check_mapped(addr: usize, len: usize, access: Access) -> Result<(), Errno> {
+    let page = page_size()?;
+    let from = addr & !(page - 1);
+    let to = addr.checked_add(len).ok_or(Errno::EINVAL)?;
+    let advice = if access.contains(Access::LOCAL_WRITE) {
+        libc::MADV_POPULATE_WRITE
+    } else {
+        libc::MADV_POPULATE_READ
+    };
+    // SAFETY: the call does not change the contents of the memory: it only makes pages present.
+    let done = unsafe { libc::madvise(from as *mut c_void, to - from, advice) };
+    let checked = match Errno::result(done) {
+        Ok(_) => Ok(()),
+        // An older kernel, a device's memory, or a mapping without the required rights.
+        Err(Errno::EINVAL) => check(from, to, access),
+        Err(Errno::ENOMEM) => Err(Errno::EFAULT),
+        Err(errno) => Err(errno),
+    };
+    checked.map_err(|errno| {
+        with_reason(errno, || {
+            let wanted = match access.contains(Access::LOCAL_WRITE) {
+                true => "readable and writable, as IBV_ACCESS_LOCAL_WRITE needs",
+                false => "readable",
+            };
+            format!("the {len} bytes from {addr:#x} on are not all mapped {wanted}")
+        })
+    })
+}
+
 /// # Errors
 /// `EFAULT` if some of the addresses are not mapped, or are mapped without the rights that a region
 /// with this access needs.
-pub(crate) fn check(from: usize, to: usize, access: Access) -> Result<(), Errno> {
+fn check(from: usize, to: usize, access: Access) -> Result<(), Errno> {
     let maps = std::fs::read_to_string(MAPS).map_err(|_| Errno::EFAULT)?;
     if covers(&maps, from, to, access.contains(Access::LOCAL_WRITE)) {
         Ok(())

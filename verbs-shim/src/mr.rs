@@ -1,13 +1,13 @@
 //! Memory regions.
 
-use crate::context::State;
 use crate::convert::access;
-use crate::dmabuf::Mapping;
 use crate::limits::MAX_MRS;
+use crate::mappings::check_mapped;
 use crate::pd::Pd;
 use crate::prelude::*;
-use crate::tied::{self, Tie, Tied};
-use crate::{file_memory, mappings};
+use crate::region::{Backing, Region, Registered};
+use crate::state::State;
+use crate::{file_memory, tied};
 use roce_verbs::Access;
 use roce_verbs::memory::{Memory, ProcessMemory, ProtectionDomain, Registration};
 
@@ -20,174 +20,6 @@ pub(crate) struct Mr {
 }
 
 first_part!(IbvMr => Mr.c);
-
-/// A registration. `ibv_dereg_mr` ends it, and so does closing the context.
-pub(crate) struct Region {
-    registered: Mutex<Option<Registered>>,
-    handle: u32,
-}
-
-struct Registered {
-    // Dropped before `backing`: the memory must exist as long as the NIC may access it.
-    registration: Registration,
-    backing: Backing,
-    tie: Option<Tie>,
-    pd: Use,
-    _counted: Use,
-}
-
-/// What keeps the memory of a region alive.
-pub(crate) enum Backing {
-    /// Nothing: there is no memory.
-    None,
-    /// Nothing: the region is on demand, and its memory may be unmapped at any time.
-    OnDemand,
-    /// The program, which was told to keep the memory mapped.
-    Program {
-        addr: usize,
-        len: usize,
-    },
-    Device {
-        _memory: Use,
-    },
-    /// The memory is a dma-buf, mapped by the library.
-    DmaBuf {
-        mapping: Mapping,
-    },
-}
-
-impl Backing {
-    /// Checks that a region of this memory can have `LOCAL_WRITE`, as its registration would.
-    ///
-    /// # Errors
-    /// Those of the registration.
-    fn allow_writes(&self) -> Result<(), Errno> {
-        match self {
-            Self::Program { addr, len } => check_mapped(*addr, *len, Access::LOCAL_WRITE),
-            Self::DmaBuf { mapping } => mapping.allow_writes(),
-            Self::None | Self::OnDemand | Self::Device { .. } => Ok(()),
-        }
-    }
-
-    /// The same memory, made durable.
-    ///
-    /// # Errors
-    /// `EINVAL` if that is not possible.
-    fn durable(&self) -> Result<Memory, Errno> {
-        match self {
-            Self::Program { addr, len } => {
-                // SAFETY: the region is of this memory already.
-                let memory = unsafe { file_memory::memory(*addr as *mut u8, *len as u64) };
-                file_memory::durable(memory?)
-            }
-            _ => Err(with_reason(Errno::EINVAL, || {
-                "IBV_ACCESS_FLUSH_PERSISTENT needs the memory of a file, registered with ibv_reg_mr"
-                    .to_owned()
-            })),
-        }
-    }
-}
-
-impl Tied for Region {
-    fn lose_memory(&self) {
-        if let Some(registered) = &*self.registered.lock() {
-            registered.registration.lose_memory();
-        }
-    }
-}
-
-impl Region {
-    /// Deregisters the region even if windows are bound to it.
-    pub(crate) fn close(&self) {
-        self.registered.lock().take();
-    }
-
-    /// # Errors
-    /// `EBUSY` while windows are bound to it.
-    fn deregister(&self) -> Result<(), Errno> {
-        let mut registered = self.registered.lock();
-        let Some(Registered {
-            registration,
-            backing,
-            tie,
-            pd,
-            _counted,
-        }) = registered.take()
-        else {
-            return Ok(());
-        };
-        match registration.deregister() {
-            Ok(()) => Ok(()),
-            Err((registration, error)) => {
-                *registered = Some(Registered {
-                    registration,
-                    backing,
-                    tie,
-                    pd,
-                    _counted,
-                });
-                Err(error).or_errno()
-            }
-        }
-    }
-
-    /// Runs a closure on the registration. Never waits for another thread, so it may be called with
-    /// the device locked.
-    ///
-    /// # Errors
-    /// `EINVAL` if the context was closed, `EBUSY` if another thread is using the registration.
-    pub(crate) fn try_with<R>(
-        &self,
-        work: impl FnOnce(&Registration) -> Result<R, Errno>,
-    ) -> Result<R, Errno> {
-        let registered = self.registered.try_lock().ok_or(Errno::EBUSY)?;
-        work(&registered.as_ref().ok_or(Errno::EINVAL)?.registration)
-    }
-
-    /// Runs a closure on the region's parts.
-    ///
-    /// # Errors
-    /// `EINVAL` if the context was closed.
-    fn with<R>(&self, work: impl FnOnce(&mut Registered) -> Result<R, Errno>) -> Result<R, Errno> {
-        work(self.registered.lock().as_mut().ok_or(Errno::EINVAL)?)
-    }
-}
-
-/// Checks that memory is mapped with the rights that `access` needs, as the kernel does at
-/// registration. Without this check, a later access by the NIC would kill the process. Afterwards,
-/// all pages are present.
-///
-/// # Errors
-/// `EFAULT` if some of it is not mapped, `EINVAL` if it exceeds the address space, or the error of
-/// `madvise`.
-pub(crate) fn check_mapped(addr: usize, len: usize, access: Access) -> Result<(), Errno> {
-    let page = mappings::page_size()?;
-    let from = addr & !(page - 1);
-    let to = addr.checked_add(len).ok_or(Errno::EINVAL)?;
-    let advice = if access.contains(Access::LOCAL_WRITE) {
-        libc::MADV_POPULATE_WRITE
-    } else {
-        libc::MADV_POPULATE_READ
-    };
-    // SAFETY: the call does not change the contents of the memory: it only makes pages present.
-    let done = unsafe { libc::madvise(from as *mut c_void, to - from, advice) };
-    let checked = match Errno::result(done) {
-        Ok(_) => Ok(()),
-        // An older kernel, a device's memory, or a mapping without the required rights.
-        Err(Errno::EINVAL) => mappings::check(from, to, access),
-        Err(Errno::ENOMEM) => Err(Errno::EFAULT),
-        Err(errno) => Err(errno),
-    };
-    checked.map_err(|errno| {
-        with_reason(errno, || {
-            let wanted = match access.contains(Access::LOCAL_WRITE) {
-                true => "readable and writable, as IBV_ACCESS_LOCAL_WRITE needs",
-                false => "readable",
-            };
-            format!("the {len} bytes from {addr:#x} on are not all mapped {wanted}")
-        })
-    })
-}
 
 /// The memory and access flags that the program passes.
 struct MemoryParams {

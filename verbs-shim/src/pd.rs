@@ -1,8 +1,9 @@
 //! Protection domains.
 
-use crate::context::State;
 use crate::limits::MAX_PDS;
+use crate::objects::Domain;
 use crate::prelude::*;
+use crate::state::State;
 use roce_verbs::ProtectionDomain;
 use std::ops::Deref;
 
@@ -11,17 +12,7 @@ use std::ops::Deref;
 pub(crate) struct Pd {
     c: CPart<IbvPd>,
     domain: Arc<Domain>,
-}
-
-/// The state shared by all of C's pointers to a domain.
-pub(crate) struct Domain {
-    pub(crate) pd: ProtectionDomain,
     pub(crate) state: Arc<State>,
-    pub(crate) users: Users,
-    handle: u32,
-    _counted: Use,
-    /// For a parent domain, the PD and thread domain that it was created from.
-    parts: Vec<Use>,
 }
 
 first_part!(IbvPd => Pd.c);
@@ -34,32 +25,17 @@ impl Deref for Pd {
     }
 }
 
-impl Domain {
-    /// A user of the parent domain.
-    ///
-    /// # Errors
-    /// `EINVAL` if it is a plain domain.
-    pub(crate) fn use_as_parent(&self) -> Result<Use, Errno> {
-        match self.parts.is_empty() {
-            true => Err(with_reason(Errno::EINVAL, || {
-                "parent_domain is a plain domain, and must be one of ibv_alloc_parent_domain"
-                    .to_owned()
-            })),
-            false => Ok(self.users.add()),
-        }
-    }
-}
-
 impl Pd {
     pub(crate) fn context(&self) -> Handle<IbvContext> {
         self.c.get().context
     }
 
-    fn expose(context: Handle<IbvContext>, domain: Arc<Domain>) -> *mut IbvPd {
+    fn expose(context: Handle<IbvContext>, domain: Arc<Domain>, state: &Arc<State>) -> *mut IbvPd {
         let handle = domain.handle;
         Handle::into_raw(Self {
             c: CPart::new(IbvPd { context, handle }),
             domain,
+            state: Arc::clone(state),
         })
     }
 }
@@ -84,13 +60,12 @@ pub(crate) fn expose(
     let one = state.counts.pds.try_add(MAX_PDS)?;
     let domain = state.objects.domains.insert(|handle| Domain {
         pd,
-        state: Arc::clone(state),
         users: Users::default(),
         handle,
         _counted: one,
         parts: uses,
     });
-    Ok(Pd::expose(context, domain))
+    Ok(Pd::expose(context, domain, state))
 }
 
 pub(crate) extern "C" fn dealloc_pd(pd: Handle<IbvPd>) -> c_int {
@@ -105,9 +80,9 @@ pub(crate) extern "C" fn dealloc_pd(pd: Handle<IbvPd>) -> c_int {
 /// `ibv_import_pd`: a domain of this context, or of the one it was imported from.
 pub(crate) extern "C" fn import_pd(context: Handle<IbvContext>, handle: u32) -> *mut IbvPd {
     guard::pointer("ibv_import_pd", || {
-        let domains = &context.get()?.state.objects.domains;
-        let found = domains.find(handle).ok_or(Errno::ENOENT)?;
-        Ok(Pd::expose(context, found))
+        let state = &context.get()?.state;
+        let found = state.objects.domains.find(handle);
+        Ok(Pd::expose(context, found.ok_or(Errno::ENOENT)?, state))
     })
 }
 

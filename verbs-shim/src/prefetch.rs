@@ -1,6 +1,6 @@
 //! `ibv_advise_mr`: fetches pages of on-demand regions before they are needed.
 
-use crate::mr::check_mapped;
+use crate::mappings::check_mapped;
 use crate::prelude::*;
 use roce_verbs::{Access, Sge};
 

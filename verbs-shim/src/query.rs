@@ -1,11 +1,11 @@
 //! The attributes of a device and its port, and its tables of GIDs and partition keys.
 
-use crate::context::Context;
 use crate::convert::c_gid;
 use crate::cq::MAX_CQE;
 use crate::device::c_text;
 use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
 use crate::prelude::*;
+use crate::state::{Context, check_port};
 use crate::vendor_part_id::vendor_part_id;
 use roce_verbs::device::{QpnRange, RoceVersion};
 use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS};
@@ -208,7 +208,7 @@ pub(crate) extern "C" fn query_port(
     size: usize,
 ) -> c_int {
     guard::errno("ibv_query_port", || {
-        Context::check_port(port.into())?;
+        check_port(port.into())?;
         attr.put_prefix(&port_attr(context.get()?)?, size)
     })
 }
@@ -227,7 +227,7 @@ pub(crate) extern "C" fn query_port_speed(
 ) -> c_int {
     guard::errno("ibv_query_port_speed", || {
         context.get()?;
-        Context::check_port(port)?;
+        check_port(port)?;
         speed.put(LANES * LANE_SPEED)
     })
 }
@@ -249,7 +249,7 @@ fn gid_entry(
     port: u32,
     index: u32,
 ) -> Result<Option<roce_verbs::device::GidEntry>, Errno> {
-    Context::check_port(port)?;
+    check_port(port)?;
     if index >= GID_TABLE_LEN {
         return Err(with_reason(Errno::EINVAL, || {
             format!("the index is {index}, but the GID table has {GID_TABLE_LEN} entries")
@@ -360,7 +360,7 @@ pub(crate) extern "C" fn query_pkey(
 ) -> c_int {
     guard::minus_one("ibv_query_pkey", || {
         context.get()?;
-        Context::check_port(port.into())?;
+        check_port(port.into())?;
         if index != 0 {
             return Err(with_reason(Errno::EINVAL, || {
                 format!("the index is {index}, but the device has only one P_Key, at index 0")
@@ -373,7 +373,7 @@ pub(crate) extern "C" fn query_pkey(
 pub(crate) extern "C" fn get_pkey_index(context: Handle<IbvContext>, port: u8, pkey: u16) -> c_int {
     guard::minus_one("ibv_get_pkey_index", || {
         context.get()?;
-        Context::check_port(port.into())?;
+        check_port(port.into())?;
         if u16::from_be(pkey) == DEFAULT_PKEY {
             Ok(())
         } else {

@@ -1,9 +1,9 @@
 //! Shared receive queues.
 
-use crate::context::State;
-use crate::events::Unacknowledged;
 use crate::prelude::*;
 use crate::qp::each_recv;
+use crate::state::State;
+use roce_verbs::device::Unacknowledged;
 use roce_verbs::qp::{SharedReceiveQueue, SrqAttributes, SrqOptions};
 use std::mem::offset_of;
 

@@ -9,6 +9,7 @@
 use crate::cancel::Deferred;
 use crate::drive::{self, Ended};
 use crate::prelude::*;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc::{nfds_t, pollfd};
 use std::cell::{RefCell, UnsafeCell};
 use std::mem::MaybeUninit;
@@ -37,6 +38,19 @@ pub(crate) enum Found<T> {
 /// rdma-core, such a thread stays in the kernel. Programs rely on it: rping destroys its channel and
 /// returns from `main`, while a thread to which every error is fatal waits at the channel.
 pub(crate) const NEVER: RawFd = -1;
+
+/// Makes a descriptor blocking, which is the default according to the man pages. The program may
+/// change that later, so [`blocks`] reads the descriptor's flags each time.
+pub(crate) fn make_blocking(fd: &impl AsFd) -> Result<(), Errno> {
+    let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
+    fcntl(fd, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK)).map(drop)
+}
+
+/// Whether a descriptor is in blocking mode.
+pub(crate) fn blocks(fd: &impl AsFd) -> Result<bool, Errno> {
+    let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
+    Ok(!flags.contains(OFlag::O_NONBLOCK))
+}
 
 thread_local! {
     /// The duplicate that this thread waits at. If the thread is cancelled, it is closed with it.

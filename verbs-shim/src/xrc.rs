@@ -1,9 +1,8 @@
 //! XRC domains.
 
-use crate::context::State;
 use crate::prelude::*;
+use crate::state::State;
 use roce_verbs::qp::XrcDomain;
-use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
 #[repr(C)]
@@ -16,34 +15,22 @@ pub(crate) struct Xrcd {
 
 first_part!(IbvXrcd => Xrcd._c);
 
-/// The XRC domains of a context that are identified by files, by the file's device and inode. They
-/// last as long as the context. They are not shared with other processes, although files exist for
-/// that.
-#[derive(Default)]
-pub(crate) struct Files(Mutex<HashMap<(u64, u64), XrcDomain>>);
-
-impl Files {
-    fn open(
-        &self,
-        context: &roce_verbs::Context,
-        fd: c_int,
-        oflags: c_int,
-    ) -> Result<XrcDomain, Errno> {
-        if fd < 0 {
-            return Err(Errno::EBADF);
-        }
-        // SAFETY: the program's descriptor, open for the call.
-        let file = nix::sys::stat::fstat(unsafe { BorrowedFd::borrow_raw(fd) })?;
-        let mut files = self.0.lock();
-        match files.get(&(file.st_dev, file.st_ino)) {
-            Some(_) if oflags & libc::O_EXCL != 0 => Err(Errno::EINVAL),
-            Some(domain) => Ok(domain.clone()),
-            None if oflags & libc::O_CREAT == 0 => Err(Errno::EAGAIN),
-            None => {
-                let domain = context.create_xrcd();
-                files.insert((file.st_dev, file.st_ino), domain.clone());
-                Ok(domain)
-            }
+/// The domain that a file identifies.
+fn open_file(state: &State, fd: c_int, oflags: c_int) -> Result<XrcDomain, Errno> {
+    if fd < 0 {
+        return Err(Errno::EBADF);
+    }
+    // SAFETY: the program's descriptor, open for the call.
+    let file = nix::sys::stat::fstat(unsafe { BorrowedFd::borrow_raw(fd) })?;
+    let mut files = state.xrc_files.lock();
+    match files.get(&(file.st_dev, file.st_ino)) {
+        Some(_) if oflags & libc::O_EXCL != 0 => Err(Errno::EINVAL),
+        Some(domain) => Ok(domain.clone()),
+        None if oflags & libc::O_CREAT == 0 => Err(Errno::EAGAIN),
+        None => {
+            let domain = state.roce.create_xrcd();
+            files.insert((file.st_dev, file.st_ino), domain.clone());
+            Ok(domain)
         }
     }
 }
@@ -67,7 +54,7 @@ pub(crate) extern "C" fn open_xrcd(
         let domain = match fd {
             -1 if oflags & libc::O_CREAT == 0 => return Err(Errno::EINVAL),
             -1 => state.roce.create_xrcd(),
-            _ => state.xrc_files.open(&state.roce, fd, oflags)?,
+            _ => open_file(state, fd, oflags)?,
         };
         Ok(Handle::into_raw(Xrcd {
             _c: CPart::new(IbvXrcd { context }),

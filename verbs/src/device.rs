@@ -3,7 +3,7 @@
 
 pub use crate::context::Context;
 pub use crate::error::{OpenError, StartError};
-pub use crate::events::AsyncEvents;
+pub use crate::events::{AsyncEvents, Unacknowledged};
 pub use crate::gid::{Gid, GidEntry, GidKind, ParseGidError};
 pub use crate::interfaces::{Interface, interfaces};
 pub use crate::runtime::{Driving, EventQueue};
@@ -16,7 +16,7 @@ use crate::tally;
 use roce_stack::largest_path_mtu;
 use roce_wire::PathMtu;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// A RoCE device: a network interface that carries RDMA.
 #[derive(Clone, Debug)]
@@ -114,13 +114,14 @@ fn hash(name: &str) -> u16 {
 }
 
 /// The source address that the system's routes choose for packets to `remote`. Sends nothing.
-pub(crate) fn source_address_for(remote: IpAddr) -> io::Result<IpAddr> {
+pub(crate) fn source_address_for(mut remote: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr = match remote {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
+    remote.set_port(4791);
     let socket = UdpSocket::bind((any, 0))?;
-    socket.connect((remote, 4791))?;
+    socket.connect(remote)?;
     Ok(socket.local_addr()?.ip())
 }
 
@@ -171,7 +172,7 @@ impl Device {
     /// # Errors
     /// If there is no route to `remote`.
     pub fn towards(remote: IpAddr) -> Result<Self, OpenError> {
-        let local = source_address_for(remote)
+        let local = source_address_for(SocketAddr::new(remote, 0))
             .map_err(OpenError::system("finding the route to the peer"))?;
         Self::with_address(local)
     }

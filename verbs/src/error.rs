@@ -321,7 +321,15 @@ impl fmt::Display for ConnectError {
 
 debug_as_display!(ConnectError);
 
-impl std::error::Error for ConnectError {}
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Start(error) => Some(error),
+            Self::Port(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 from_causes! { ConnectError:
     Start(StartError),

@@ -1,7 +1,9 @@
 //! Asynchronous events: what a device reports other than completions.
 
 use crate::context::Context;
+use crate::observation::{WaitSnapshot, show_waits};
 use crate::runtime::EventQueue;
+use parking_lot::{Condvar, Mutex};
 use roce_stack::Event;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -68,8 +70,57 @@ impl AsRawFd for AsyncEvents {
 
 debug_fields!(AsyncEvents);
 
+/// The number of an object's delivered events that the program has not acknowledged yet. Destroying
+/// the object waits until it is 0.
+#[derive(Debug, Default)]
+pub struct Unacknowledged {
+    count: Mutex<u64>,
+    acknowledged: Condvar,
+}
+
+impl Unacknowledged {
+    /// Counts an event that was delivered.
+    pub fn increment(&self) {
+        *self.count.lock() += 1;
+    }
+
+    /// Acknowledges `events` events, or all of them if `events` exceeds their number.
+    pub fn acknowledge(&self, events: u64) {
+        let mut count = self.count.lock();
+        *count = count.saturating_sub(events);
+        self.acknowledged.notify_all();
+    }
+
+    /// Whether a thread waits in [`Unacknowledged::wait_for_all`]. It wakes up, and waits on.
+    pub fn has_waiter(&self) -> bool {
+        self.acknowledged.notify_all() > 0
+    }
+
+    /// Waits until all are acknowledged. Meanwhile `roce why` shows which `call` waits, and for what.
+    pub fn wait_for_all(&self, call: &str, events: &str) {
+        let mut count = self.count.lock();
+        if *count == 0 {
+            return;
+        }
+        let wait = WaitSnapshot {
+            what: format!(
+                "{call} waits until the program has acknowledged {} of the object's events{events}",
+                *count
+            ),
+            likely: None,
+            advice:
+                "acknowledge each event that was taken (rdma_ack_cm_event, ibv_ack_async_event, \
+                     ibv_ack_cq_events) before the object is destroyed, or from another thread"
+                    .to_owned(),
+        };
+        let _shown = show_waits(move || vec![wait.clone()]);
+        self.acknowledged.wait_while(&mut count, |count| *count > 0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::Unacknowledged;
     use crate::device::{Device, Event};
     use crate::qp::{SrqAttributes, SrqOptions};
     use std::net::Ipv4Addr;
@@ -94,5 +145,25 @@ mod tests {
         let expected = Event::SrqLimit(stays.number());
         assert_eq!(context.poll_event(), Some(expected));
         assert_eq!(context.poll_event(), None);
+    }
+
+    #[test]
+    fn a_destruction_waits_for_all_acknowledgements() {
+        let unacknowledged = Unacknowledged::default();
+        unacknowledged.increment();
+        unacknowledged.increment();
+        std::thread::scope(|scope| {
+            let destruction = scope.spawn(|| unacknowledged.wait_for_all("destroying", ""));
+            while !unacknowledged.has_waiter() {
+                assert!(!destruction.is_finished(), "it does not wait");
+                std::thread::yield_now();
+            }
+            unacknowledged.acknowledge(1);
+            assert_eq!(*unacknowledged.count.lock(), 1);
+            unacknowledged.acknowledge(1);
+        });
+        unacknowledged.increment();
+        unacknowledged.acknowledge(u64::MAX);
+        unacknowledged.wait_for_all("", "");
     }
 }

@@ -52,6 +52,7 @@
 //! | [`completion`] | completion queues and channels |
 //! | [`datagram`] | address handles, destinations and datagram headers |
 //! | [`cm`] | connections by address and port |
+//! | [`rdma_cm`] | connections in the steps of librdmacm |
 //! | [`datapath`] | UDP sockets or AF_XDP |
 //! | [`settings`] | how a device is opened, and environment variables |
 //! | [`observation`] | counters, captures, snapshots |
@@ -169,6 +170,7 @@ pub mod observation;
 mod pd;
 pub mod prelude;
 pub mod qp;
+pub mod rdma_cm;
 mod runtime;
 pub mod settings;
 mod signals;

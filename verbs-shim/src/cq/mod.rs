@@ -7,13 +7,13 @@ mod wall;
 pub(crate) use moderate::modify_cq;
 
 use crate::channel::MissedEvents;
-use crate::context::State;
 use crate::convert::{c_opcode, c_status};
-use crate::events::Unacknowledged;
 use crate::limits::MAX_CQS;
 use crate::prelude::*;
+use crate::state::State;
 use roce_verbs::completion::Notify;
 use roce_verbs::datagram::NetworkHeader;
+use roce_verbs::device::Unacknowledged;
 use roce_verbs::{Completion, CompletionQueue};
 use std::hint::cold_path;
 use std::mem::offset_of;

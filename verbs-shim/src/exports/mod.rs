@@ -1,16 +1,16 @@
 //! The exported symbols: the function, or the size of the variable, and the version of each.
 
 use crate::rdmacm::{
-    accept, addrinfo, attributes, channel as cm_channel, connect, device as cm_device, endpoint,
-    event, id, multicast as cm_multicast, option, qp as cm_qp, resolve, srq as cm_srq,
+    accept, addrinfo, attributes, connect, endpoint, event, lifetime, multicast as cm_multicast,
+    option, qp as cm_qp, resolve, srq as cm_srq,
 };
 use crate::rsocket::{
     endpoints as rsocket_endpoints, options as rsocket_options, select as rsocket_select,
     transfer as rsocket_transfer,
 };
 use crate::{
-    ah, buffer, channel, context, cq, device, dm, dmabuf, events, import, mr, mr_ex, multicast,
-    no_op, pd, qp, query, rates, srq, strings, sysfs, unsupported,
+    ah, buffer, channel, context, cq, device, dm, dmabuf, events, mr, mr_ex, multicast, no_op, pd,
+    qp, query, rates, srq, strings, sysfs, unsupported,
 };
 #[cfg(not(test))]
 use std::arch::global_asm;
@@ -142,7 +142,7 @@ export! { CURRENT:
     dmabuf::reg_dmabuf_mr: "ibv_reg_dmabuf_mr@@IBVERBS_1.12";
     events::ack_async_event: "ibv_ack_async_event@@IBVERBS_1.1";
     events::get_async_event: "ibv_get_async_event@@IBVERBS_1.1";
-    import::import_device: "ibv_import_device@@IBVERBS_1.10";
+    context::import_device: "ibv_import_device@@IBVERBS_1.10";
     mr::dereg_mr: "ibv_dereg_mr@@IBVERBS_1.1";
     mr::import_mr: "ibv_import_mr@@IBVERBS_1.10";
     mr::reg_mr: "ibv_reg_mr@@IBVERBS_1.1";
@@ -212,34 +212,34 @@ export! { CM:
     resolve::bind_addr: "rdma_bind_addr@@RDMACM_1.0";
     connect::connect: "rdma_connect@@RDMACM_1.0";
     endpoint::create_ep: "rdma_create_ep@@RDMACM_1.0";
-    cm_channel::create_event_channel: "rdma_create_event_channel@@RDMACM_1.0";
-    id::create_id: "rdma_create_id@@RDMACM_1.0";
+    lifetime::create_event_channel: "rdma_create_event_channel@@RDMACM_1.0";
+    lifetime::create_id: "rdma_create_id@@RDMACM_1.0";
     cm_qp::create_qp: "rdma_create_qp@@RDMACM_1.0";
     cm_qp::create_qp_ex: "rdma_create_qp_ex@@RDMACM_1.0";
     cm_srq::create_srq: "rdma_create_srq@@RDMACM_1.0";
     cm_srq::create_srq_ex: "rdma_create_srq_ex@@RDMACM_1.0";
     endpoint::destroy_ep: "rdma_destroy_ep@@RDMACM_1.0";
-    cm_channel::destroy_event_channel: "rdma_destroy_event_channel@@RDMACM_1.0";
-    accept::destroy_id: "rdma_destroy_id@@RDMACM_1.0";
+    lifetime::destroy_event_channel: "rdma_destroy_event_channel@@RDMACM_1.0";
+    lifetime::destroy_id: "rdma_destroy_id@@RDMACM_1.0";
     cm_qp::destroy_qp: "rdma_destroy_qp@@RDMACM_1.0";
     cm_srq::destroy_srq: "rdma_destroy_srq@@RDMACM_1.0";
     accept::disconnect: "rdma_disconnect@@RDMACM_1.0";
     connect::establish: "rdma_establish@@RDMACM_1.2";
     strings::cm_event_str: "rdma_event_str@@RDMACM_1.0";
-    cm_device::free_devices: "rdma_free_devices@@RDMACM_1.0";
+    resolve::free_devices: "rdma_free_devices@@RDMACM_1.0";
     addrinfo::freeaddrinfo: "rdma_freeaddrinfo@@RDMACM_1.0";
     event::get_cm_event: "rdma_get_cm_event@@RDMACM_1.0";
-    cm_device::get_devices: "rdma_get_devices@@RDMACM_1.0";
-    id::get_dst_port: "rdma_get_dst_port@@RDMACM_1.0";
-    accept::get_request: "rdma_get_request@@RDMACM_1.0";
-    id::get_src_port: "rdma_get_src_port@@RDMACM_1.0";
+    resolve::get_devices: "rdma_get_devices@@RDMACM_1.0";
+    lifetime::get_dst_port: "rdma_get_dst_port@@RDMACM_1.0";
+    endpoint::get_request: "rdma_get_request@@RDMACM_1.0";
+    lifetime::get_src_port: "rdma_get_src_port@@RDMACM_1.0";
     addrinfo::getaddrinfo: "rdma_getaddrinfo@@RDMACM_1.0";
     attributes::init_qp_attr: "rdma_init_qp_attr@@RDMACM_1.2";
     cm_multicast::join_multicast: "rdma_join_multicast@@RDMACM_1.0";
     cm_multicast::join_multicast_ex: "rdma_join_multicast_ex@@RDMACM_1.1";
     cm_multicast::leave_multicast: "rdma_leave_multicast@@RDMACM_1.0";
     accept::listen: "rdma_listen@@RDMACM_1.0";
-    id::migrate_id: "rdma_migrate_id@@RDMACM_1.0";
+    lifetime::migrate_id: "rdma_migrate_id@@RDMACM_1.0";
     accept::notify: "rdma_notify@@RDMACM_1.0";
     accept::reject: "rdma_reject@@RDMACM_1.0";
     resolve::resolve_addr: "rdma_resolve_addr@@RDMACM_1.0";

@@ -1,9 +1,9 @@
 //! Creating and destroying QPs.
 
 use super::{Qp, wr};
-use crate::context::State;
 use crate::convert::qp_kind;
 use crate::prelude::*;
+use crate::state::State;
 use roce_verbs::qp::MAX_QUEUE_DEPTH;
 use roce_verbs::work::{MAX_INLINE_BYTES, MAX_SGE};
 use roce_verbs::{QpKind, QpOptions, QueuePair};

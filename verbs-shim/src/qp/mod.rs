@@ -11,10 +11,10 @@ pub(crate) use modify::{modify_qp, modify_qp_rate_limit, query_qp, query_qp_data
 pub(crate) use post::{each_recv, post_recv, post_send};
 pub(crate) use wr::qp_to_qp_ex;
 
-use crate::context::State;
-use crate::events::Unacknowledged;
 use crate::prelude::*;
+use crate::state::State;
 use roce_verbs::datagram::Destination;
+use roce_verbs::device::Unacknowledged;
 use roce_verbs::qp::QKey;
 use roce_verbs::{QpKind, Qpn, QueuePair};
 use std::mem::offset_of;

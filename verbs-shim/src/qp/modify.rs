@@ -2,10 +2,10 @@
 
 use super::{Qp, transitions};
 use crate::ah::{address_options, check_path};
-use crate::context::Context;
 use crate::convert::{access, c_qp_state, gid, qp_state};
 use crate::prelude::*;
 use crate::rates::static_rate;
+use crate::state::check_port;
 use roce_verbs::qp::{PathMtu, QKey, QpAttributes, QpState, RateLimit, RnrTimer};
 use roce_verbs::{Access, Psn, QpKind, Qpn};
 
@@ -73,7 +73,7 @@ impl Qp {
             }));
         }
         if has(QP_PORT) {
-            Context::check_port(attr.port_num.into())?;
+            check_port(attr.port_num.into())?;
         }
         if has(QP_PKEY_INDEX) && attr.pkey_index != 0 {
             let index = attr.pkey_index;

@@ -1,175 +1,39 @@
 //! The passive side, which accepts connections, and the disconnection by either side.
 
-use super::connect::{ConnParams, check_qpn};
-use super::event::{PendingEvent, acknowledge_sync_event, next_request, wait_if_sync};
-use super::id::{Id, Inner, State, find};
-use super::resolve::bind;
-use super::table::table;
-use super::{endpoint, qp};
-use crate::errors::is_shortage;
+use super::connect::options;
+use super::event::wait_if_sync;
+use super::qp::with_qp;
+use super::table::{find, table};
 use crate::prelude::*;
-use roce_verbs::Psn;
-use roce_verbs::qp::{MAX_RD_ATOMIC, QKey};
-use roce_verbs::roce_cm::{Acceptance, DatagramAcceptance, RejectReason};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::Ordering;
+use roce_verbs::QpKind;
 
-/// The default and maximum backlog: the number of requests that wait for the program.
-const BACKLOG: usize = 1024;
-
-/// The target ACK delay in a REP: 4.096 µs × 2^`ACK_DELAY`.
-const ACK_DELAY: u8 = 14;
-
-/// `rdma_listen`. An ID that is not bound listens at all IPv4 addresses, at a dynamic port.
+/// `rdma_listen`. A backlog of 0, or a negative one, means the most.
 pub(crate) extern "C" fn listen(id: *mut RdmaCmId, backlog: c_int) -> c_int {
     guard::minus_one("rdma_listen", || {
         let id = find(id)?;
-        let mut inner = id.inner.lock();
-        inner.check(&[State::Idle, State::Bound])?;
-        if inner.state == State::Idle {
-            bind(
-                &id,
-                &mut inner,
-                SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
-            )?;
-        }
-        let backlog = match usize::try_from(backlog) {
-            Ok(backlog @ 1..BACKLOG) => backlog,
-            _ => BACKLOG,
-        };
-        listen_on_devices(&id, &mut inner, backlog)?;
-        inner.state = State::Listening;
-        Ok(())
+        let backlog = usize::try_from(backlog).unwrap_or(0);
+        id.cm.listen(&table()?.devices, backlog).or_errno()?;
+        table()?.update(&id)
     })
-}
-
-/// Listens on the device that has the ID's address, or on all usable devices. An ID at a loopback
-/// address receives only requests to that address.
-fn listen_on_devices(id: &Arc<Id>, inner: &mut Inner, backlog: usize) -> Result<(), Errno> {
-    let devices = match &inner.device {
-        Some(device) => vec![Arc::clone(device)],
-        None => match inner.local {
-            Some(local) if local.ip().is_loopback() => {
-                vec![table()?.devices.with_address(local)?]
-            }
-            _ => table()?.devices.all()?,
-        },
-    };
-    let claim = inner.claim.as_ref().ok_or(Errno::EINVAL)?;
-    let mut failed = Errno::ENODEV;
-    for device in devices {
-        let listen = || device.manager.listen(claim, backlog);
-        match device.listeners.insert_with(id, listen).or_errno() {
-            Ok(listener) => inner.listeners.push((device, listener)),
-            Err(errno) if is_shortage(errno) => {
-                stop_listening(inner);
-                return Err(errno);
-            }
-            Err(errno) => failed = errno,
-        }
-    }
-    if inner.listeners.is_empty() {
-        return Err(failed);
-    }
-    Ok(())
-}
-
-pub(crate) extern "C" fn get_request(listener: *mut RdmaCmId, id: Out<*mut RdmaCmId>) -> c_int {
-    guard::minus_one("rdma_get_request", || {
-        id.get()?;
-        let listener = find(listener)?;
-        acknowledge_sync_event(&listener)?;
-        let request = next_request(&listener)?;
-        endpoint::adopt_request(&listener, &request)?;
-        id.put(request.as_ptr())
-    })
-}
-
-/// A request reaches the program: its place in the backlog is free, and its ID belongs to the channel
-/// of the listener, which may have moved since the request arrived.
-pub(super) fn request_delivered(event: &PendingEvent) {
-    let Some(child) = &event.child else { return };
-    child.move_to(event.id.channel());
-    let inner = child.inner.lock();
-    // A request that was given up is in no backlog.
-    let _ = inner.with_agent(|agent, _, connection| agent.leave_backlog(connection));
 }
 
 pub(crate) extern "C" fn accept(id: *mut RdmaCmId, param: In<RdmaConnParam>) -> c_int {
     guard::minus_one("rdma_accept", || {
         let id = find(id)?;
-        {
-            let mut inner = id.inner.lock();
-            inner.check(&[State::RequestReceived])?;
-            let peer = inner.peer;
-            let depths = (
-                peer.responder_resources.min(MAX_RD_ATOMIC),
-                peer.initiator_depth.min(MAX_RD_ATOMIC),
-            );
-            let params = ConnParams::read(&id, &inner, param, depths)?;
-            id.awaits_accept.store(false, Ordering::Relaxed);
-            if id.is_datagram {
-                accept_datagram(&inner, params)?;
-                inner.state = State::Connected;
-                // No event follows.
-                return Ok(());
-            }
-            accept_connection(&id, &mut inner, params)?;
-            inner.state = State::Connected;
+        let options = options(&id, param)?;
+        with_qp(&id, |qp| id.cm.accept(options, qp)).or_errno()?;
+        match id.cm.kind() {
+            // No event follows.
+            QpKind::Ud => Ok(()),
+            _ => wait_if_sync(&id),
         }
-        wait_if_sync(&id)
-    })
-}
-
-fn accept_datagram(inner: &Inner, params: ConnParams) -> Result<(), Errno> {
-    let acceptance = DatagramAcceptance {
-        qpn: check_qpn(params.qpn)?,
-        qkey: QKey(UDP_QKEY),
-        private: params.private,
-    };
-    let accepted = inner
-        .with_agent(|agent, now, connection| agent.accept_datagram(now, connection, &acceptance));
-    accepted?.or_errno()
-}
-
-fn accept_connection(id: &Id, inner: &mut Inner, params: ConnParams) -> Result<(), Errno> {
-    let qpn = check_qpn(params.qpn)?;
-    inner.peer.responder_resources = params.responder_resources;
-    inner.peer.initiator_depth = params.initiator_depth;
-    inner.peer_rnr_retry_count = Some(params.rnr_retry_count);
-    if !id.c.get().qp.as_ptr().is_null() {
-        qp::to_rts(id, inner)?;
-    }
-    let acceptance = Acceptance {
-        qpn,
-        rq_psn: Psn::new(inner.psn),
-        responder_resources: params.responder_resources,
-        initiator_depth: params.initiator_depth,
-        target_ack_delay: ACK_DELAY,
-        flow_control: params.flow_control,
-        rnr_retry_count: params.rnr_retry_count,
-        srq: params.srq,
-        private: params.private,
-    };
-    let accepted =
-        inner.with_agent(|agent, now, connection| agent.accept(now, connection, &acceptance));
-    accepted?.or_errno().inspect_err(|_| {
-        let _ = qp::to_error(id);
     })
 }
 
 pub(crate) extern "C" fn reject(id: *mut RdmaCmId, private: In<u8>, len: u8) -> c_int {
     guard::minus_one("rdma_reject", || {
         let id = find(id)?;
-        let private = private.slice(len.into())?;
-        let mut inner = id.inner.lock();
-        inner.check(&[State::RequestReceived, State::ReplyReceived])?;
-        let reason = RejectReason::CONSUMER;
-        let rejected = inner
-            .with_agent(|agent, now, connection| agent.reject(now, connection, reason, private));
-        rejected?.or_errno()?;
-        inner.state = State::Closed;
-        Ok(())
+        id.cm.reject(private.slice(len.into())?).or_errno()
     })
 }
 
@@ -177,78 +41,18 @@ pub(crate) extern "C" fn reject(id: *mut RdmaCmId, private: In<u8>, len: u8) -> 
 pub(crate) extern "C" fn notify(id: *mut RdmaCmId, event: u32) -> c_int {
     guard::minus_one("rdma_notify", || {
         let id = find(id)?;
-        let inner = id.inner.lock();
-        if event != EVENT_COMM_EST {
-            return Err(Errno::EINVAL);
+        match event {
+            EVENT_COMM_EST => id.cm.communication_established().or_errno(),
+            _ => Err(Errno::EINVAL),
         }
-        inner.with_agent(|agent, now, connection| agent.established(now, connection))
     })
 }
 
-/// `rdma_disconnect`. Sends a DREQ, or a DREP if the peer has sent a DREQ.
 pub(crate) extern "C" fn disconnect(id: *mut RdmaCmId) -> c_int {
     guard::minus_one("rdma_disconnect", || {
         let id = find(id)?;
-        {
-            let inner = id.inner.lock();
-            if id.is_datagram {
-                return Err(Errno::EINVAL);
-            }
-            inner.check(&[State::Connected])?;
-            let _ = qp::to_error(&id);
-            let ended = inner
-                .with_agent(|agent, now, connection| agent.disconnect(now, connection, &[]))?;
-            // A synchronous call waits for an event. One arrives only if this call ends the
-            // connection, or if the connection has already ended and its event is in the queue.
-            if inner.sync && id.channel().is_empty() {
-                ended.or_errno()?;
-            }
-        }
+        let is_sync = id.is_sync();
+        with_qp(&id, |qp| id.cm.disconnect(qp, is_sync)).or_errno()?;
         wait_if_sync(&id)
     })
-}
-
-/// `rdma_destroy_id`. Waits until the ID's events are acknowledged.
-pub(crate) extern "C" fn destroy_id(id: *mut RdmaCmId) -> c_int {
-    guard::minus_one("rdma_destroy_id", || destroy(id))
-}
-
-pub(super) fn destroy(id: *mut RdmaCmId) -> Result<(), Errno> {
-    let table = table()?;
-    let id = table.ids.remove(id)?;
-    detach(&id);
-    for event in id.leave() {
-        if let Some(child) = event.child {
-            detach(&child);
-            child.leave();
-        }
-    }
-    acknowledge_sync_event(&id)?;
-    if id.inner.lock().sync {
-        let _ = table.remove_channel(id.channel().as_ptr());
-    }
-    id.wait_for_acknowledgements("rdma_destroy_id");
-    Ok(())
-}
-
-/// Detaches the ID from the connection manager, which delivers no more events for it.
-fn detach(id: &Arc<Id>) {
-    let mut inner = id.inner.lock();
-    let connection = inner.connection.take();
-    if let (Some(device), Some(connection)) = (&inner.device, connection) {
-        device
-            .manager
-            .with(|agent, now| agent.forget(now, connection));
-        device.connections.remove(&connection);
-    }
-    stop_listening(&mut inner);
-    inner.claim = None;
-    inner.state = State::Closed;
-}
-
-fn stop_listening(inner: &mut Inner) {
-    for (device, listener) in std::mem::take(&mut inner.listeners) {
-        device.manager.stop_listening(listener);
-        device.listeners.remove(&listener);
-    }
 }

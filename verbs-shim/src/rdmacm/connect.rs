@@ -1,287 +1,56 @@
 //! The active side, which requests connections, and resolves datagram services to QPs.
 
-use super::event::{EventData, PendingEvent, wait_if_sync};
-use super::id::{Id, Inner, State, find};
-use super::peer::Peer;
-use super::{path, qp};
-use crate::log;
+use super::attributes;
+use super::event::wait_if_sync;
+use super::id::Id;
+use super::table::find;
 use crate::prelude::*;
-use roce_verbs::qp::MAX_RD_ATOMIC;
-use roce_verbs::roce_cm::{
-    CmError, ConnectRequest, ConnectionId, DatagramRequest, PKey, Path, RejectReason, ServiceId,
-    ServiceType,
-};
-use roce_verbs::{Psn, QpKind, Qpn};
+use roce_verbs::QpKind;
+use roce_verbs::rdma_cm::ConnectionOptions;
+use roce_verbs::roce_cm::ServiceType;
 
-/// The default of `retry_count` and `rnr_retry_count`.
-const DEFAULT_RETRY_COUNT: u8 = 7;
-
-/// The default local ACK timeout: 4.096 µs × 2^`DEFAULT_ACK_TIMEOUT`.
-const DEFAULT_ACK_TIMEOUT: u8 = 14;
-
-/// The connection parameters: those of the program, and those that its ID determines.
-pub(super) struct ConnParams {
-    pub(super) qpn: u32,
-    pub(super) srq: bool,
-    pub(super) service_type: ServiceType,
-    pub(super) responder_resources: u8,
-    pub(super) initiator_depth: u8,
-    pub(super) flow_control: bool,
-    pub(super) retry_count: u8,
-    pub(super) rnr_retry_count: u8,
-    pub(super) private: Vec<u8>,
-}
-
-impl ConnParams {
-    /// Reads the parameters. `max_depths` are the defaults for the outstanding READs and atomics
-    /// that this end accepts and sends.
-    ///
-    /// # Errors
-    /// `EINVAL` if the program requests more than the device supports.
-    pub(super) fn read(
-        id: &Id,
-        inner: &Inner,
-        param: In<RdmaConnParam>,
-        max_depths: (u8, u8),
-    ) -> Result<Self, Errno> {
-        let c = id.c.get();
-        let param = if param.is_null() {
-            None
-        } else {
-            Some(*param.get()?)
+/// The options of a connection: those of the program, and those that its ID determines.
+pub(super) fn options(id: &Id, param: In<RdmaConnParam>) -> Result<ConnectionOptions, Errno> {
+    let c = id.c.get();
+    let service_type = match attributes::kind(&c)? {
+        QpKind::Uc => ServiceType::Uc,
+        QpKind::XrcInitiator | QpKind::XrcTarget => ServiceType::Xrc,
+        _ => ServiceType::Rc,
+    };
+    let mut options = ConnectionOptions::new(0, service_type);
+    if param.is_null() {
+        options.private.clone_from(&id.own.lock().private);
+    } else {
+        let param = param.get()?;
+        let private = param.private_data.slice(param.private_data_len.into())?;
+        options = ConnectionOptions {
+            qpn: param.qp_num,
+            srq: param.srq != 0,
+            responder_resources: param.responder_resources,
+            initiator_depth: param.initiator_depth,
+            flow_control: param.flow_control != 0,
+            retry_count: param.retry_count,
+            rnr_retry_count: param.rnr_retry_count,
+            private: private.to_vec(),
+            ..options
         };
-        let c_param = param.unwrap_or(RdmaConnParam {
-            responder_resources: u8::MAX,
-            initiator_depth: u8::MAX,
-            retry_count: DEFAULT_RETRY_COUNT,
-            rnr_retry_count: DEFAULT_RETRY_COUNT,
-            ..Zero::zeroed()
-        });
-        let (qpn, srq) = match c.qp.opt()? {
-            Some(qp) => (qp.number(), !c.srq.as_ptr().is_null() || qp.has_srq()),
-            None => (c_param.qp_num, c_param.srq != 0),
-        };
-        let given = c_param
-            .private_data
-            .slice(c_param.private_data_len.into())?;
-        let private = match param {
-            Some(_) => given.to_vec(),
-            None => inner.private.clone(),
-        };
-        Ok(Self {
-            qpn,
-            srq,
-            service_type: match qp::kind(&c)? {
-                QpKind::Uc => ServiceType::Uc,
-                QpKind::XrcInitiator | QpKind::XrcTarget => ServiceType::Xrc,
-                _ => ServiceType::Rc,
-            },
-            responder_resources: depth(c_param.responder_resources, max_depths.0)?,
-            initiator_depth: depth(c_param.initiator_depth, max_depths.1)?,
-            flow_control: c_param.flow_control != 0,
-            retry_count: c_param.retry_count.min(7),
-            rnr_retry_count: c_param.rnr_retry_count.min(7),
-            private,
-        })
     }
-}
-
-/// The number of outstanding READs and atomics. 255 means `max`.
-fn depth(requested: u8, max: u8) -> Result<u8, Errno> {
-    match requested {
-        u8::MAX => Ok(max),
-        requested if requested <= MAX_RD_ATOMIC => Ok(requested),
-        _ => Err(with_reason(Errno::EINVAL, || {
-            format!(
-                "responder_resources or initiator_depth is {requested}, but must be at most \
-                 {MAX_RD_ATOMIC}, or 255 for the most"
-            )
-        })),
+    if let Some(qp) = c.qp.opt()? {
+        options.qpn = qp.number();
+        options.srq = !c.srq.as_ptr().is_null() || qp.has_srq();
     }
+    Ok(options)
 }
 
 pub(crate) extern "C" fn connect(id: *mut RdmaCmId, param: In<RdmaConnParam>) -> c_int {
     guard::minus_one("rdma_connect", || {
         let id = find(id)?;
-        {
-            let mut inner = id.inner.lock();
-            inner.check(&[State::RouteResolved])?;
-            let max = (MAX_RD_ATOMIC, MAX_RD_ATOMIC);
-            let params = ConnParams::read(&id, &inner, param, max)?;
-            send_request(&id, &mut inner, params)?;
-        }
+        id.cm.connect(options(&id, param)?).or_errno()?;
         wait_if_sync(&id)
     })
 }
 
-fn send_request(id: &Arc<Id>, inner: &mut Inner, params: ConnParams) -> Result<(), Errno> {
-    let device = Arc::clone(inner.device()?);
-    let (local, remote) = inner.ends()?;
-    let path = Path {
-        local: local.ip(),
-        remote: remote.ip(),
-    };
-    let service = ServiceId::ip(id.space, remote.port());
-    // The connection's events find its ID.
-    let own = |connection| {
-        device.connections.insert(connection, id);
-        connection
-    };
-    let asked: Result<ConnectionId, CmError> = if id.is_datagram {
-        let request = DatagramRequest {
-            service,
-            source_port: local.port(),
-            pkey: PKey::DEFAULT,
-            private: params.private,
-        };
-        device
-            .manager
-            .with(|agent, now| agent.resolve_datagram(now, path, &request).map(own))
-    } else {
-        let request = request(inner, service, local.port(), params)?;
-        inner.peer = Peer {
-            mtu: request.path_mtu.code().into(),
-            responder_resources: request.responder_resources,
-            initiator_depth: request.initiator_depth,
-            retry_count: request.retry_count,
-            ack_timeout: request.ack_timeout,
-            traffic_class: request.traffic_class,
-            ..Peer::default()
-        };
-        inner.peer_rnr_retry_count = Some(request.rnr_retry_count);
-        device
-            .manager
-            .with(|agent, now| agent.connect(now, path, &request).map(own))
-    };
-    inner.connection = Some(asked.or_errno()?);
-    inner.state = State::Connecting;
-    Ok(())
-}
-
-/// Checks that a QP number is one that a program's QP can have.
-pub(super) fn check_qpn(qpn: u32) -> Result<Qpn, Errno> {
-    let found = Qpn::new(qpn).filter(|qpn| qpn.get() > 1);
-    found.ok_or_else(|| {
-        with_reason(Errno::EINVAL, || {
-            format!(
-                "qp_num is {qpn:#x}, but must be the number of a QP: create one by rdma_create_qp, or \
-                 set rdma_conn_param.qp_num"
-            )
-        })
-    })
-}
-
-fn request(
-    inner: &Inner,
-    service: ServiceId,
-    source_port: u16,
-    params: ConnParams,
-) -> Result<ConnectRequest, Errno> {
-    Ok(ConnectRequest {
-        service,
-        source_port,
-        service_type: params.service_type,
-        qpn: check_qpn(params.qpn)?,
-        rq_psn: Psn::new(inner.psn),
-        responder_resources: params.responder_resources,
-        initiator_depth: params.initiator_depth,
-        retry_count: params.retry_count,
-        rnr_retry_count: params.rnr_retry_count,
-        flow_control: params.flow_control,
-        srq: params.srq,
-        pkey: PKey::DEFAULT,
-        path_mtu: path::mtu(inner)?,
-        traffic_class: inner.options.traffic_class,
-        hop_limit: path::HOP_LIMIT,
-        flow_label: 0,
-        ack_timeout: inner.options.ack_timeout.unwrap_or(DEFAULT_ACK_TIMEOUT),
-        private: params.private,
-    })
-}
-
-/// Handles the peer's REP. If the ID has a QP, brings it to RTS and sends an RTU; otherwise the
-/// program does that (`rdma_establish`).
-pub(super) fn handle_reply(event: &mut PendingEvent) {
-    let id = Arc::clone(&event.id);
-    let mut inner = id.inner.lock();
-    let (Some(reply), Some(_)) = (event.peer, inner.connection) else {
-        return;
-    };
-    inner.peer = inner.peer.with_reply(&reply);
-    if id.c.get().qp.as_ptr().is_null() {
-        inner.state = State::ReplyReceived;
-        return;
-    }
-    let ready = qp::to_rts(&id, &inner).and_then(|()| send_rtu(&inner));
-    match ready {
-        Ok(()) => {
-            inner.state = State::Connected;
-            event.event = CM_EVENT_ESTABLISHED;
-        }
-        Err(errno) => {
-            inner.state = State::Closed;
-            reject(&inner);
-            event.event = CM_EVENT_CONNECT_ERROR;
-            event.status = -(errno as c_int);
-            event.reason = log::take_reason();
-        }
-    }
-}
-
-fn send_rtu(inner: &Inner) -> Result<(), Errno> {
-    let sent = inner.with_agent(|agent, now, connection| agent.ready(now, connection, &[]));
-    sent?.or_errno()
-}
-
-/// Sends a REJ: this end can't use the connection. An error means that the connection is over
-/// anyway.
-fn reject(inner: &Inner) {
-    let reason = RejectReason::NO_RESOURCES;
-    let _ = inner.with_agent(|agent, now, connection| agent.reject(now, connection, reason, &[]));
-}
-
-/// Handles the establishment of a connection. For a datagram service, adds the path to the event.
-pub(super) fn handle_established(event: &mut PendingEvent) {
-    let id = Arc::clone(&event.id);
-    let mut inner = id.inner.lock();
-    inner.state = State::Connected;
-    let EventData::RemoteQp(qpn, qkey) = event.data else {
-        return;
-    };
-    match path::to_peer(&inner) {
-        Ok(ah_attr) => {
-            event.data = EventData::Datagram(RdmaUdParam {
-                ah_attr,
-                qp_num: qpn,
-                qkey,
-                ..Zero::zeroed()
-            });
-        }
-        Err(errno) => {
-            event.event = CM_EVENT_CONNECT_ERROR;
-            event.status = -(errno as c_int);
-        }
-    }
-}
-
-/// Handles a failed connection: flushes the QP's posted requests.
-pub(super) fn handle_failure(event: &PendingEvent) {
-    let id = &event.id;
-    id.inner.lock().state = State::Closed;
-    if !id.is_datagram {
-        // The QP may have been destroyed, or be in a state in which this is not possible.
-        let _ = qp::to_error(id);
-    }
-}
-
 /// `rdma_establish`: sends an RTU, after the program has brought its QP to RTS.
 pub(crate) extern "C" fn establish(id: *mut RdmaCmId) -> c_int {
-    guard::minus_one("rdma_establish", || {
-        let id = find(id)?;
-        let mut inner = id.inner.lock();
-        inner.check(&[State::ReplyReceived])?;
-        send_rtu(&inner)?;
-        inner.state = State::Connected;
-        Ok(())
-    })
+    guard::minus_one("rdma_establish", || find(id)?.cm.establish().or_errno())
 }

@@ -1,103 +1,42 @@
-//! The devices of IDs. A device is opened when the first ID uses it, and is never closed, because
-//! programs keep using the contexts that they get.
+//! What C sees of the devices of IDs.
 
-use super::arrival;
-use super::id::Id;
 use crate::context;
-use crate::device::{Device, null_terminated};
-use crate::errors::is_shortage;
+use crate::device::Device;
+use crate::errors::created;
+use crate::log;
 use crate::pd;
 use crate::prelude::*;
 use crate::xrc;
-use roce_verbs::cm::ConnectionManager;
-use roce_verbs::device::{Gid, RoceVersion};
-use roce_verbs::roce_cm::{ConnectionId, ListenerId};
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Weak;
-use std::time::Duration;
+use roce_verbs::rdma_cm::IdError;
 
 pub(super) struct CmDevice {
     device: Handle<IbvDevice>,
-    context: Handle<IbvContext>,
+    pub(super) context: Handle<IbvContext>,
     /// The default protection domain.
-    pd: Handle<IbvPd>,
+    pub(super) pd: Handle<IbvPd>,
     /// The default XRC domain, opened on first use.
     xrcd: Mutex<Handle<IbvXrcd>>,
-    pub(super) manager: Arc<ConnectionManager>,
-    pub(super) connections: Owners<ConnectionId>,
-    pub(super) listeners: Owners<ListenerId>,
-}
-
-/// The IDs that own a device's connections or listeners.
-pub(super) struct Owners<K>(Mutex<HashMap<K, Weak<Id>>>);
-
-impl<K> Default for Owners<K> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<K: Eq + std::hash::Hash> Owners<K> {
-    pub(super) fn insert(&self, key: K, owner: &Arc<Id>) {
-        self.0.lock().insert(key, Arc::downgrade(owner));
-    }
-
-    /// As [`Owners::insert`], for the key that `make` creates. Lookups wait until it is inserted.
-    pub(super) fn insert_with<E>(
-        &self,
-        owner: &Arc<Id>,
-        make: impl FnOnce() -> Result<K, E>,
-    ) -> Result<K, E>
-    where
-        K: Copy,
-    {
-        let mut owners = self.0.lock();
-        let key = make()?;
-        owners.insert(key, Arc::downgrade(owner));
-        Ok(key)
-    }
-
-    pub(super) fn find(&self, key: &K) -> Option<Arc<Id>> {
-        self.0.lock().get(key)?.upgrade()
-    }
-
-    pub(super) fn remove(&self, key: &K) {
-        self.0.lock().remove(key);
-    }
 }
 
 impl CmDevice {
-    fn open(device: Handle<IbvDevice>) -> Result<Arc<Self>, Errno> {
+    pub(super) fn open(device: &roce_verbs::Device) -> Result<Self, Errno> {
+        let device = Handle::of(Device::find_or_create(device));
         let context = created(context::open_device(device))?;
-        let opened = || {
-            let pd = created(pd::alloc_pd(context))?;
-            let manager = context.get()?.state.roce.connection_manager().or_errno()?;
-            Ok((pd, manager))
-        };
-        let (pd, manager) = opened().inspect_err(|_| {
+        let pd = created(pd::alloc_pd(context)).inspect_err(|_| {
             context::close_device(context);
         })?;
-        let opened = Arc::new(Self {
+        Ok(Self {
             device,
             context,
             pd,
             xrcd: Mutex::new(Handle::NULL),
-            manager,
-            connections: Owners::default(),
-            listeners: Owners::default(),
-        });
-        let weak = Arc::downgrade(&opened);
-        opened.manager.set_sink(Box::new(move |event| {
-            if let Some(device) = weak.upgrade() {
-                arrival::handle_event(&device, event);
-            }
-        }));
-        Ok(opened)
+        })
     }
 
-    pub(super) fn handles(&self) -> (Handle<IbvContext>, Handle<IbvPd>) {
-        (self.context, self.pd)
+    /// Whether it is this device.
+    pub(super) fn is(&self, device: &roce_verbs::Device) -> bool {
+        let wanted: Handle<IbvDevice> = Handle::of(Device::find_or_create(device));
+        self.device.as_ptr() == wanted.as_ptr()
     }
 
     /// The default XRC domain. It stays open.
@@ -116,156 +55,13 @@ impl CmDevice {
         }
         Ok(*xrcd)
     }
-
-    /// The context.
-    ///
-    /// # Errors
-    /// `ENODEV` in a child process.
-    pub(super) fn roce(&self) -> Result<&roce_verbs::Context, Errno> {
-        Ok(&self.context.get()?.state.roce)
-    }
-
-    /// The index of an address in the GID table. Prefers the RoCE v2 entry.
-    ///
-    /// # Errors
-    /// `EADDRNOTAVAIL` if the interface has lost the address.
-    pub(super) fn gid_index(&self, address: IpAddr) -> Result<u8, Errno> {
-        let gids = self.roce()?.gids();
-        let ours = || gids.iter().filter(|entry| entry.gid == Gid::from(address));
-        let v2 = ours().find(|entry| entry.version == RoceVersion::V2);
-        let found = v2.or_else(|| ours().next());
-        found.map(|entry| entry.index).ok_or(Errno::EADDRNOTAVAIL)
-    }
 }
 
-/// The object that an entry point of the C API returned.
-///
-/// # Errors
-/// The value of `errno`, if the pointer is NULL.
-pub(super) fn created<C>(object: *mut C) -> Result<Handle<C>, Errno> {
-    if object.is_null() {
-        Err(Errno::last())
-    } else {
-        Ok(Handle::from_ptr(object))
+/// An error of a function of this library that an ID calls.
+pub(super) fn refused(errno: Errno) -> IdError {
+    let reason = log::take_reason();
+    IdError::Program {
+        errno: errno as i32,
+        reason: reason.unwrap_or_else(|| errno.desc().to_owned()),
     }
-}
-
-/// Checks the result of an entry point of the C API that returns 0 or an error number.
-///
-/// # Errors
-/// That error.
-pub(super) fn check_errno(code: std::ffi::c_int) -> Result<(), Errno> {
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(Errno::from_raw(code))
-    }
-}
-
-#[derive(Default)]
-pub(super) struct Devices(Mutex<Vec<Arc<CmDevice>>>);
-
-impl Devices {
-    /// The device whose interface has an address, opened if necessary. The scope of a link-local
-    /// address selects among several.
-    ///
-    /// # Errors
-    /// `ENODEV` if there is none, or the error of opening it.
-    pub(super) fn with_address(&self, address: SocketAddr) -> Result<Arc<CmDevice>, Errno> {
-        let scope = match address {
-            SocketAddr::V6(address) => address.scope_id(),
-            SocketAddr::V4(_) => 0,
-        };
-        let all = roce_verbs::device::devices().or_errno()?;
-        let found = all.iter().find(|device| {
-            let interface = device.interface();
-            let is_its = interface.addresses.contains(&address.ip());
-            is_its && (scope == 0 || interface.index == scope)
-        });
-        let found = found.ok_or_else(|| {
-            with_reason(Errno::ENODEV, || {
-                format!(
-                    "no RoCE device has the address {}; `roce devices` lists those that there are",
-                    address.ip()
-                )
-            })
-        })?;
-        self.opened(found)
-    }
-
-    /// All devices, without those that can't be opened.
-    ///
-    /// # Errors
-    /// If the devices can't be listed, if this process or the system is short of what opening one
-    /// needs, or if there are devices and none can be opened.
-    pub(super) fn all(&self) -> Result<Vec<Arc<CmDevice>>, Errno> {
-        let all = roce_verbs::device::devices().or_errno()?;
-        let mut opened = Vec::with_capacity(all.len());
-        let mut failed = None;
-        for device in &all {
-            match self.opened(device) {
-                Ok(device) => opened.push(device),
-                Err(errno) if is_shortage(errno) => return Err(errno),
-                Err(errno) => failed = failed.or(Some(errno)),
-            }
-        }
-        match failed {
-            Some(errno) if opened.is_empty() => Err(errno),
-            _ => Ok(opened),
-        }
-    }
-
-    fn opened(&self, device: &roce_verbs::Device) -> Result<Arc<CmDevice>, Errno> {
-        let device = Handle::of(Device::find_or_create(device));
-        let mut open = self.0.lock();
-        let before = open
-            .iter()
-            .find(|known| known.device.as_ptr() == device.as_ptr());
-        if let Some(found) = before {
-            return Ok(Arc::clone(found));
-        }
-        let new = CmDevice::open(device)?;
-        open.push(Arc::clone(&new));
-        Ok(new)
-    }
-
-    /// Disconnects all connections. Waits at most `timeout` for the lock.
-    pub(super) fn disconnect_all(&self, timeout: Duration) {
-        // The exiting thread itself may hold the lock.
-        let Some(open) = self.0.try_lock_for(timeout) else {
-            return;
-        };
-        let managers: Vec<_> = open
-            .iter()
-            .map(|device| Arc::clone(&device.manager))
-            .collect();
-        drop(open);
-        ConnectionManager::leave(&managers, timeout);
-    }
-
-    /// Makes the background threads handle packets from now on, because the program is about to
-    /// wait.
-    pub(super) fn hand_over(&self) {
-        let open: Vec<_> = self.0.lock().iter().map(Arc::clone).collect();
-        for device in open {
-            if let Ok(roce) = device.roce() {
-                roce.hand_over();
-            }
-        }
-    }
-}
-
-/// `rdma_get_devices`: a NULL-terminated array of contexts.
-pub(crate) extern "C" fn get_devices(count: Out<c_int>) -> *mut Handle<IbvContext> {
-    guard::pointer("rdma_get_devices", || {
-        count.put_if_not_null(0);
-        let found = super::table::table()?.devices.all()?;
-        null_terminated(found.iter().map(|device| device.context).collect(), count)
-    })
-}
-
-/// `rdma_free_devices`. The contexts stay open.
-pub(crate) extern "C" fn free_devices(list: *mut Handle<IbvContext>) {
-    // SAFETY: the caller has it from `get_devices`, which allocated it, or it is NULL.
-    unsafe { libc::free(list.cast()) };
 }

@@ -1,7 +1,9 @@
 //! Endpoints: IDs with address, route and QP made in one call.
 
-use super::id::{self, Endpoint, Id, find};
-use super::{accept, qp, resolve, table};
+use super::event::{acknowledge_sync_event, next_request};
+use super::id::{Endpoint, Id};
+use super::table::{find, table};
+use super::{lifetime, qp, resolve};
 use crate::prelude::*;
 use std::ptr;
 
@@ -24,7 +26,7 @@ pub(crate) extern "C" fn create_ep(
             0 => QPT_RC,
             kind => kind.cast_unsigned(),
         };
-        let new = id::create(
+        let new = lifetime::create(
             ptr::null_mut(),
             ptr::null_mut(),
             space.cast_unsigned(),
@@ -64,7 +66,7 @@ fn prepare(
         if is_given {
             let mut attr = *attr.get()?;
             attr.qp_type = qp_type;
-            id.inner.lock().endpoint = Some(Endpoint(attr));
+            id.own.lock().endpoint = Some(Endpoint(attr));
         }
         return Ok(());
     }
@@ -81,8 +83,19 @@ fn prepare(
         qp::create(&id, pd, attr)?;
     }
     let private = info.ai_connect.slice(info.ai_connect_len)?;
-    id.inner.lock().private = private.to_vec();
+    id.own.lock().private = private.to_vec();
     Ok(())
+}
+
+pub(crate) extern "C" fn get_request(listener: *mut RdmaCmId, id: Out<*mut RdmaCmId>) -> c_int {
+    guard::minus_one("rdma_get_request", || {
+        id.get()?;
+        let listener = find(listener)?;
+        acknowledge_sync_event(&listener)?;
+        let request = next_request(&listener)?;
+        adopt_request(&listener, &request)?;
+        id.put(request.as_ptr())
+    })
 }
 
 /// Gives a requested connection a channel of its own, and a QP with the attributes of the listening
@@ -90,10 +103,10 @@ fn prepare(
 ///
 /// # Errors
 /// Those of `rdma_create_qp`. The connection's ID is then destroyed.
-pub(super) fn adopt_request(listener: &Id, request: &Arc<Id>) -> Result<(), Errno> {
-    let own = table::table()?.channel_or_new(ptr::null())?;
-    id::migrate(request, own, true)?;
-    let attr = listener.inner.lock().endpoint;
+fn adopt_request(listener: &Id, request: &Arc<Id>) -> Result<(), Errno> {
+    let own = table()?.channel_or_new(ptr::null())?;
+    lifetime::migrate(request, own, true)?;
+    let attr = listener.own.lock().endpoint;
     let Some(Endpoint(mut attr)) = attr else {
         return Ok(());
     };
@@ -115,6 +128,6 @@ pub(crate) extern "C" fn destroy_ep(id: *mut RdmaCmId) {
         if !found.c.get().srq.as_ptr().is_null() {
             super::srq::destroy_srq(id);
         }
-        accept::destroy(id)
+        lifetime::destroy(id)
     });
 }

@@ -1,212 +1,187 @@
-//! Events of the connection manager. They are queued when they occur, and handled when the program
-//! gets them.
+//! Events of the connection manager, as C gets them.
 
-use super::channel::Channel;
-use super::failure::{self, Outcome};
-use super::id::{Id, State, find};
-use super::peer::Peer;
-use super::table::table;
-use super::{accept, connect};
-use crate::events::Unacknowledged;
-use crate::log;
+use super::attributes;
+use super::failure;
+use super::id::Id;
+use super::qp::with_qp;
+use super::table::{DeliveredEvent, find, table};
+use crate::errors::ToErrno;
 use crate::prelude::*;
 use crate::strings;
-use crate::wait::{self, Found};
-use roce_verbs::why::Ends;
+use crate::wait::{self, Found, blocks};
+use roce_verbs::rdma_cm::{self, Event, EventData, EventKind, Failure};
+use roce_verbs::roce_cm::{Reply, Request};
+use std::os::fd::{AsFd, AsRawFd};
 
-pub(super) struct PendingEvent {
-    /// The ID whose destruction waits for the acknowledgement. For a request, the listener.
-    pub(super) id: Arc<Id>,
-    /// For a request, the ID of the new connection.
-    pub(super) child: Option<Arc<Id>>,
-    pub(super) event: u32,
-    pub(super) status: c_int,
-    pub(super) data: EventData,
-    /// The peer's parameters in a reply.
-    pub(super) peer: Option<Peer>,
-    pub(super) private: Vec<u8>,
-    /// Why a step of this end failed, for `ROCE_WHY`.
-    pub(super) reason: Option<String>,
+/// Waits until the program has acknowledged the ID's events, for a call of this name.
+pub(super) fn wait_for_acknowledgements(id: &Id, call: &str) {
+    let unacknowledged = id.cm.unacknowledged();
+    let of_this = |event: &DeliveredEvent| {
+        let owner = event.unacknowledged.lock();
+        let is_own = owner
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, unacknowledged));
+        is_own.then(|| strings::cm_event_name(event.c.get().event))
+    };
+    let names = table().map_or_else(|_| Vec::new(), |table| table.events.select(of_this));
+    let names = match names.is_empty() {
+        true => String::new(),
+        false => format!(": {}", names.join(", ")),
+    };
+    unacknowledged.wait_for_all(call, &names);
 }
 
-/// The data of an event besides its type, without the private data.
-#[derive(Clone, Copy, Default)]
-pub(super) enum EventData {
-    #[default]
-    Empty,
-    /// The peer's parameters of a connection, from this end's point of view.
-    Connection(RdmaConnParam),
-    /// The number and Q_Key of the QP of a datagram service.
-    RemoteQp(u32, u32),
-    /// The path of datagrams to a QP or group.
-    Datagram(RdmaUdParam),
-}
-
-// SAFETY: its pointers are NULL or the program's context, which this library does not follow.
-unsafe impl Send for EventData {}
-
-/// An event that C has and has not acknowledged yet.
-#[repr(C)]
-pub(super) struct DeliveredEvent {
-    c: CPart<RdmaCmEvent>,
-    /// The private data, to which `c` points.
-    _private: Vec<u8>,
-    /// The counter of the ID that the acknowledgement decrements; `None` once acknowledged.
-    unacknowledged: Mutex<Option<Arc<Unacknowledged>>>,
-}
-
-impl DeliveredEvent {
-    /// Acknowledges the event, unless it is acknowledged already.
-    fn acknowledge(&self) {
-        if let Some(unacknowledged) = self.unacknowledged.lock().take() {
-            unacknowledged.acknowledge(1);
-        }
+/// The number of an event in C.
+fn number(kind: EventKind) -> u32 {
+    match kind {
+        EventKind::AddrResolved => CM_EVENT_ADDR_RESOLVED,
+        EventKind::AddrError => CM_EVENT_ADDR_ERROR,
+        EventKind::RouteResolved => CM_EVENT_ROUTE_RESOLVED,
+        EventKind::ConnectRequest => CM_EVENT_CONNECT_REQUEST,
+        EventKind::ConnectResponse => CM_EVENT_CONNECT_RESPONSE,
+        EventKind::ConnectError => CM_EVENT_CONNECT_ERROR,
+        EventKind::Unreachable => CM_EVENT_UNREACHABLE,
+        EventKind::Rejected => CM_EVENT_REJECTED,
+        EventKind::Established => CM_EVENT_ESTABLISHED,
+        EventKind::Disconnected => CM_EVENT_DISCONNECTED,
+        EventKind::MulticastJoin => CM_EVENT_MULTICAST_JOIN,
+        EventKind::MulticastError => CM_EVENT_MULTICAST_ERROR,
+        EventKind::TimewaitExit => CM_EVENT_TIMEWAIT_EXIT,
     }
 }
 
-impl Id {
-    /// Waits until the program has acknowledged the ID's events, for a call of this name.
-    pub(super) fn wait_for_acknowledgements(&self, call: &str) {
-        let of_this = |event: &DeliveredEvent| {
-            let owner = event.unacknowledged.lock();
-            let is_own = owner
-                .as_ref()
-                .is_some_and(|own| Arc::ptr_eq(own, &self.unacknowledged));
-            is_own.then(|| strings::cm_event_name(event.c.get().event))
-        };
-        let names = table().map_or_else(|_| Vec::new(), |table| table.events.select(of_this));
-        let names = match names.is_empty() {
-            true => String::new(),
-            false => format!(": {}", names.join(", ")),
-        };
-        self.unacknowledged.wait_for_all(call, &names);
+/// The status of an event in C: the peer's reason, or an error number with a minus sign.
+fn status(failure: Option<&Failure>) -> c_int {
+    match failure {
+        None => 0,
+        Some(Failure::Peer(reason)) => (*reason).into(),
+        Some(Failure::NoAnswer) => -(Errno::ETIMEDOUT as c_int),
+        Some(Failure::Own(error)) => -(error.to_errno() as c_int),
     }
 }
 
-impl PendingEvent {
-    /// The ends of the connection, for reports, and the ID's device.
-    fn ends_and_device(&self) -> (Ends, Option<roce_verbs::Context>) {
-        let inner = self.id.inner.lock();
-        let ends = Ends::new(inner.local, inner.remote, self.id.space);
-        // Only the end that requests a connection has a port of its own.
-        let is_passive = inner.connection.is_some() && inner.claim.is_none();
-        let ends = if is_passive { ends.passive() } else { ends };
-        let device = inner.device.as_ref();
-        (ends, device.and_then(|device| device.roce().ok()).cloned())
+fn into_c(id: &Id, event: Event, number: u32, status: c_int) -> Result<*mut RdmaCmEvent, Errno> {
+    let table = table()?;
+    let mut c = RdmaCmEvent::zeroed();
+    (c.id, c.event, c.status) = (id.as_ptr(), number, status);
+    if let Some(child) = event.child {
+        let child = Id::of_request(child, id);
+        table.update(&child)?;
+        child.fill_route()?;
+        (c.id, c.listen_id) = (child.as_ptr(), id.as_ptr());
+        table.ids.add(child);
     }
-
-    /// An event whose only data is a status.
-    pub(super) fn plain(id: &Arc<Id>, event: u32, status: c_int) -> Self {
-        Self {
-            id: Arc::clone(id),
-            child: None,
-            event,
-            status,
-            data: EventData::Empty,
-            peer: None,
-            private: Vec::new(),
-            reason: None,
-        }
-    }
-
-    /// As [`PendingEvent::plain`], for a step that may have failed.
-    pub(super) fn of(id: &Arc<Id>, result: Result<(), Errno>, good: u32, bad: u32) -> Self {
-        match result {
-            Ok(()) => Self::plain(id, good, 0),
-            Err(errno) => Self {
-                reason: log::take_reason(),
-                ..Self::plain(id, bad, -(errno as c_int))
-            },
-        }
-    }
-
-    fn into_c(self) -> Result<*mut RdmaCmEvent, Errno> {
-        let mut c = RdmaCmEvent::zeroed();
-        let of = self.child.as_ref().unwrap_or(&self.id);
-        c.id = of.as_ptr();
-        if self.child.is_some() {
-            c.listen_id = self.id.as_ptr();
-        }
-        (c.event, c.status) = (self.event, self.status);
-        c.param = self.data.param(&self.private);
-        let delivered = Arc::new(DeliveredEvent {
-            c: CPart::new(c),
-            _private: self.private,
-            unacknowledged: Mutex::new(Some(Arc::clone(&self.id.unacknowledged))),
-        });
-        let part = delivered.c.as_ptr();
-        let table = table()?;
-        if let Some(child) = self.child {
-            table.ids.add(child);
-        }
-        table.events.add(delivered);
-        Ok(part)
-    }
+    c.param = param(&event.data, event.tag, &event.private);
+    let delivered = Arc::new(DeliveredEvent {
+        c: CPart::new(c),
+        _private: event.private,
+        unacknowledged: Mutex::new(Some(Arc::clone(event.id.unacknowledged()))),
+    });
+    let part = delivered.c.as_ptr();
+    table.events.add(delivered);
+    Ok(part)
 }
 
-impl EventData {
-    fn param(self, private: &[u8]) -> RdmaParam {
-        let len = u8::try_from(private.len()).unwrap_or(u8::MAX);
-        let mut conn = match self {
-            Self::Empty | Self::RemoteQp(..) => RdmaConnParam::zeroed(),
-            Self::Connection(conn) => conn,
-            Self::Datagram(mut ud) => {
-                if !private.is_empty() {
-                    (ud.private_data, ud.private_data_len) = (private.as_ptr().cast(), len);
-                }
-                return RdmaParam { ud };
+/// The data of an event. `context` is the program's, of a group that it has joined.
+fn param(data: &EventData, context: usize, private: &[u8]) -> RdmaParam {
+    let len = u8::try_from(private.len()).unwrap_or(u8::MAX);
+    let mut conn = match data {
+        EventData::Datagram {
+            path: Some(path),
+            qpn,
+            qkey,
+        } => {
+            let mut ud = RdmaUdParam {
+                private_data: context as *const c_void,
+                ah_attr: attributes::ah_attr(path),
+                qp_num: qpn.get(),
+                qkey: qkey.0,
+                ..Zero::zeroed()
+            };
+            if !private.is_empty() {
+                (ud.private_data, ud.private_data_len) = (private.as_ptr().cast(), len);
             }
-        };
-        if !private.is_empty() {
-            conn.private_data = In::at(private.as_ptr() as u64);
-            conn.private_data_len = len;
+            return RdmaParam { ud };
         }
-        RdmaParam { conn }
+        EventData::Request(request) => RdmaConnParam::from(&**request),
+        EventData::Reply(reply) => RdmaConnParam::from(&**reply),
+        _ => RdmaConnParam::zeroed(),
+    };
+    if !private.is_empty() {
+        conn.private_data = In::at(private.as_ptr() as u64);
+        conn.private_data_len = len;
+    }
+    RdmaParam { conn }
+}
+
+impl From<&Request> for RdmaConnParam {
+    fn from(request: &Request) -> Self {
+        Self {
+            responder_resources: request.initiator_depth,
+            initiator_depth: request.responder_resources,
+            flow_control: request.flow_control.into(),
+            retry_count: request.retry_count,
+            rnr_retry_count: request.rnr_retry_count,
+            srq: request.srq.into(),
+            qp_num: request.qpn.get(),
+            ..Zero::zeroed()
+        }
     }
 }
 
-/// Takes the next event from a channel's queue, handles it, and returns it as a C event. Handling
-/// may change the state of QPs and send messages to the peer. If there is none, returns the
-/// descriptor to wait for.
+impl From<&Reply> for RdmaConnParam {
+    fn from(reply: &Reply) -> Self {
+        Self {
+            responder_resources: reply.initiator_depth,
+            initiator_depth: reply.responder_resources,
+            flow_control: reply.flow_control.into(),
+            rnr_retry_count: reply.rnr_retry_count,
+            srq: reply.srq.into(),
+            qp_num: reply.qpn.get(),
+            ..Zero::zeroed()
+        }
+    }
+}
+
+/// Takes the next event from a channel's queue, handles it, and returns it as a C event. If there is
+/// none, returns the descriptor to wait for.
 ///
 /// # Errors
 /// `EAGAIN` if there is none and the descriptor is non-blocking.
-fn next(channel: &Channel) -> Result<Found<*mut RdmaCmEvent>, Errno> {
+fn next(channel: &rdma_cm::Channel) -> Result<Found<*mut RdmaCmEvent>, Errno> {
     let table = table()?;
-    let mut event = match channel.next()? {
-        Found::Now(event) => event,
-        Found::WhenReadable(fd) => {
-            table.devices.hand_over();
-            return Ok(Found::WhenReadable(fd));
+    let Some(mut event) = rdma_cm::next_event(channel) else {
+        if !blocks(channel)? {
+            return Err(Errno::EAGAIN);
         }
-        Found::WhenDriven => return Ok(Found::WhenDriven),
+        table.devices.hand_over();
+        return Ok(Found::WhenReadable(channel.as_fd().as_raw_fd()));
     };
-    match event.event {
-        CM_EVENT_CONNECT_RESPONSE => connect::handle_reply(&mut event),
-        CM_EVENT_REJECTED | CM_EVENT_UNREACHABLE => connect::handle_failure(&event),
-        CM_EVENT_CONNECT_REQUEST => accept::request_delivered(&event),
-        CM_EVENT_ESTABLISHED => connect::handle_established(&mut event),
-        _ => {}
-    }
-    let outcome = Outcome {
-        event: event.event,
-        status: event.status,
-        reason: event.reason.as_deref(),
-        private: &event.private,
-    };
-    failure::report(outcome, || event.ends_and_device());
-    event.into_c().map(Found::Now)
+    let unacknowledged = Arc::clone(event.id.unacknowledged());
+    // Its destruction waits for the acknowledgement, so it still exists.
+    let owner = event
+        .id
+        .owner()
+        .and_then(|owner| owner.downcast::<Id>().ok());
+    let delivered = owner.ok_or(Errno::EINVAL).and_then(|id| {
+        with_qp(&id, |qp| event.handle(qp));
+        let (number, status) = (number(event.kind), status(event.failure.as_ref()));
+        failure::report(&event, number, status);
+        into_c(&id, event, number, status)
+    });
+    let delivered = delivered.inspect_err(|_| unacknowledged.acknowledge(1));
+    delivered.map(Found::Now)
 }
 
 /// As [`next`], but waits for the event.
 ///
 /// # Errors
 /// `EAGAIN` if there is none and the descriptor is non-blocking, `EINTR` after a signal.
-fn wait_for_next(channel: &Channel) -> Result<*mut RdmaCmEvent, Errno> {
+fn wait_for_next(channel: &rdma_cm::Channel) -> Result<*mut RdmaCmEvent, Errno> {
     loop {
         match next(channel)? {
             Found::Now(event) => return Ok(event),
-            _ => channel.wait()?,
+            _ => wait::until_readable(channel)?,
         }
     }
 }
@@ -227,9 +202,9 @@ fn attempt_get(
         return Ok(Found::WhenReadable(wait::NEVER));
     };
     event.get()?;
-    match next(&channel)? {
+    match next(&channel.queue)? {
         Found::Now(found) => event.put(found).map(Found::Now),
-        _ => Ok(channel.when_readable()),
+        _ => Ok(wait::when_readable(&channel.queue)),
     }
 }
 
@@ -256,21 +231,14 @@ pub(super) fn acknowledge_sync_event(id: &Id) -> Result<(), Errno> {
 ///
 /// # Errors
 /// The error in the event.
-pub(super) fn wait_if_sync(id: &Arc<Id>) -> Result<(), Errno> {
-    if !id.inner.lock().sync {
+pub(super) fn wait_if_sync(id: &Id) -> Result<(), Errno> {
+    if !id.is_sync() {
         return Ok(());
     }
     acknowledge_sync_event(id)?;
-    let event = wait_for_next(&id.channel())?;
+    let event = wait_for_next(&id.cm.channel())?;
     id.c.set(|c| c.event = event);
-    check_status(event)
-}
-
-/// # Errors
-/// The error in the event.
-fn check_status(event: *mut RdmaCmEvent) -> Result<(), Errno> {
-    let delivered = table()?.events.find(event)?.c.get();
-    match delivered.status {
+    match table()?.events.find(event)?.c.get().status {
         0 => Ok(()),
         // The peer's reject reason or status.
         1.. => Err(Errno::ECONNREFUSED),
@@ -280,15 +248,12 @@ fn check_status(event: *mut RdmaCmEvent) -> Result<(), Errno> {
 
 /// Waits for the next request of a synchronous listener. The event becomes that of the connection's
 /// ID.
-pub(super) fn next_request(listener: &Arc<Id>) -> Result<Arc<Id>, Errno> {
-    {
-        let inner = listener.inner.lock();
-        inner.check(&[State::Listening])?;
-        if !inner.sync {
-            return Err(Errno::EINVAL);
-        }
+pub(super) fn next_request(listener: &Id) -> Result<Arc<Id>, Errno> {
+    listener.cm.check_listens().or_errno()?;
+    if !listener.is_sync() {
+        return Err(Errno::EINVAL);
     }
-    let event = wait_for_next(&listener.channel())?;
+    let event = wait_for_next(&listener.cm.channel())?;
     let delivered = table()?.events.find(event)?;
     let c_event = delivered.c.get();
     if c_event.event != CM_EVENT_CONNECT_REQUEST {
@@ -304,7 +269,7 @@ pub(super) fn next_request(listener: &Arc<Id>) -> Result<Arc<Id>, Errno> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::channel::{create_event_channel, destroy_event_channel};
+    use super::super::lifetime::{create_event_channel, destroy_event_channel};
     use super::*;
 
     /// A thread that comes too late does not return because the channel is gone: programs end

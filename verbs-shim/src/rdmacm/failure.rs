@@ -2,7 +2,8 @@
 
 use crate::log;
 use crate::prelude::*;
-use roce_verbs::Context;
+use crate::strings;
+use roce_verbs::rdma_cm::{Event, EventKind, Failure};
 use roce_verbs::roce_cm::{RejectReason, SidrStatus};
 use roce_verbs::why::{ConnectionFault, Ends, FailedConnection, WhyOutput};
 use std::collections::BTreeMap;
@@ -36,96 +37,79 @@ impl Counts {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Outcome<'a> {
-    pub(super) event: u32,
-    pub(super) status: c_int,
-    /// Why a step of this end failed.
-    pub(super) reason: Option<&'a str>,
-    /// The peer's private data.
-    pub(super) private: &'a [u8],
-}
-
-/// Reports an event if it says that a connection was not made. If a synchronous call waits for the
-/// event, the report's reason is that call's, too. `ends` returns the two ends and the device.
-pub(super) fn report(outcome: Outcome<'_>, ends: impl FnOnce() -> (Ends, Option<Context>)) {
+/// Reports an event, with its number and status in C, if it says that a connection was not made. If a
+/// synchronous call waits for the event, the report's reason is that call's, too.
+pub(super) fn report(event: &Event, number: u32, status: c_int) {
     if OUTPUT.is_none() && !log::is_enabled() {
         return;
     }
-    let Some((name, fault)) = fault(outcome) else {
+    let Some(fault) = fault(event) else {
         return;
     };
-    let (ends, device) = ends();
-    let Outcome { event, status, .. } = outcome;
+    let id = &event.id;
+    let (local, remote) = id.addresses();
+    let ends = Ends::new(local, remote, id.space());
+    let ends = if id.is_passive() {
+        ends.passive()
+    } else {
+        ends
+    };
+    let name = strings::cm_event_name(number);
     let mut failed = FailedConnection::new(ends, (name, status), &fault);
     log::set_reason(|| failed.why.clone());
     let Some(output) = &*OUTPUT else { return };
-    if !REPORTED.lock().admits(event, status, ends.remote) {
+    if !REPORTED.lock().admits(number, status, remote) {
         return;
     }
     if fault == ConnectionFault::NoAnswer
-        && let Some(device) = device
+        && let Ok(device) = id.device()
     {
-        device.add_evidence(&mut failed);
+        device.context().add_evidence(&mut failed);
     }
     output.write(&failed);
 }
 
-/// What an event says about a connection that was not made, and the event's name in C.
-fn fault(event: Outcome<'_>) -> Option<(&'static str, ConnectionFault)> {
-    let own = |step, advice| ConnectionFault::Own {
-        step,
-        reason: match event.reason {
-            Some(reason) => reason.to_owned(),
-            None => {
-                let errno = Errno::from_raw(event.status.saturating_neg());
-                errno.desc().to_owned()
-            }
-        },
-        advice,
+/// What an event says about a connection that was not made.
+fn fault(event: &Event) -> Option<ConnectionFault> {
+    let (step, advice) = match event.kind {
+        EventKind::AddrError => (
+            "the address was not resolved",
+            "look at `ip route get` with the peer's address; `roce devices` lists the devices and their addresses",
+        ),
+        EventKind::ConnectError => (
+            "this end could not bring its QP to RTS, and refused the peer's reply",
+            "the refused call in this report, ibv_modify_qp, names the value that was wrong",
+        ),
+        EventKind::MulticastError => (
+            "the group was not joined",
+            "the QP must be a datagram QP of the ID's device",
+        ),
+        _ => ("", ""),
     };
-    let code = |status: c_int| u16::try_from(status).unwrap_or(0);
-    Some(match event.event {
-        CM_EVENT_ADDR_ERROR => (
-            "RDMA_CM_EVENT_ADDR_ERROR",
-            own(
-                "the address was not resolved",
-                "look at `ip route get` with the peer's address; `roce devices` lists the devices and their addresses",
-            ),
-        ),
-        CM_EVENT_CONNECT_ERROR => (
-            "RDMA_CM_EVENT_CONNECT_ERROR",
-            own(
-                "this end could not bring its QP to RTS, and refused the peer's reply",
-                "the refused call in this report, ibv_modify_qp, names the value that was wrong",
-            ),
-        ),
-        CM_EVENT_MULTICAST_ERROR => (
-            "RDMA_CM_EVENT_MULTICAST_ERROR",
-            own(
-                "the group was not joined",
-                "the QP must be a datagram QP of the ID's device",
-            ),
-        ),
-        CM_EVENT_UNREACHABLE if event.status > 0 => (
-            "RDMA_CM_EVENT_UNREACHABLE",
-            ConnectionFault::NoService(SidrStatus(u8::try_from(event.status).unwrap_or(u8::MAX))),
-        ),
-        CM_EVENT_UNREACHABLE => ("RDMA_CM_EVENT_UNREACHABLE", ConnectionFault::NoAnswer),
-        CM_EVENT_REJECTED => (
-            "RDMA_CM_EVENT_REJECTED",
-            ConnectionFault::Rejected {
-                reason: RejectReason(code(event.status)),
-                private: event.private.to_vec(),
-            },
-        ),
-        _ => return None,
+    Some(match (event.kind, event.failure.as_ref()?) {
+        (_, Failure::Own(error)) => ConnectionFault::Own {
+            step,
+            reason: error.to_string(),
+            advice,
+        },
+        (_, Failure::NoAnswer) => ConnectionFault::NoAnswer,
+        (EventKind::Unreachable, Failure::Peer(status)) => {
+            let status = u8::try_from(*status).unwrap_or(u8::MAX);
+            ConnectionFault::NoService(SidrStatus(status))
+        }
+        (_, Failure::Peer(reason)) => ConnectionFault::Rejected {
+            reason: RejectReason(*reason),
+            private: event.private.clone(),
+        },
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roce_verbs::QpKind;
+    use roce_verbs::rdma_cm;
+    use roce_verbs::roce_cm::PortSpace;
 
     #[test]
     fn a_client_that_tries_again_and_again_is_reported_three_times() {
@@ -147,43 +131,38 @@ mod tests {
     }
 
     #[test]
-    fn only_events_of_failures_are_reported() {
-        let named = |event, status| {
-            let found = fault(Outcome {
-                event,
-                status,
-                ..Outcome::default()
-            });
-            found.map(|(name, fault)| (name.trim_start_matches("RDMA_CM_EVENT_"), fault))
+    fn only_failures_are_reported_each_with_its_own_kind() {
+        let channel = Arc::new(rdma_cm::Channel::new(1).expect("a descriptor"));
+        let id = rdma_cm::Id::new(channel, PortSpace::Tcp, QpKind::Rc).expect("randomness");
+        let fault = |kind, failure| {
+            fault(&Event {
+                id: Arc::clone(&id),
+                child: None,
+                kind,
+                failure,
+                data: rdma_cm::EventData::None,
+                private: Vec::new(),
+                tag: 0,
+            })
         };
-        let timed_out = -(Errno::ETIMEDOUT as c_int);
-        assert_eq!(
-            named(CM_EVENT_UNREACHABLE, timed_out),
-            Some(("UNREACHABLE", ConnectionFault::NoAnswer))
-        );
+        let no_answer = fault(EventKind::Unreachable, Some(Failure::NoAnswer));
+        assert_eq!(no_answer, Some(ConnectionFault::NoAnswer));
         let unknown = ConnectionFault::NoService(SidrStatus::SERVICE_ID_NOT_SUPPORTED);
-        assert_eq!(
-            named(CM_EVENT_UNREACHABLE, 1),
-            Some(("UNREACHABLE", unknown))
-        );
-        let Some((name, ConnectionFault::Own { reason, .. })) =
-            named(CM_EVENT_ADDR_ERROR, -(Errno::ENODEV as c_int))
+        let status = Some(Failure::Peer(SidrStatus::SERVICE_ID_NOT_SUPPORTED.0.into()));
+        assert_eq!(fault(EventKind::Unreachable, status), Some(unknown));
+        let Some(ConnectionFault::Rejected { reason, .. }) =
+            fault(EventKind::Rejected, Some(Failure::Peer(28)))
+        else {
+            panic!("a rejection");
+        };
+        assert_eq!(reason, RejectReason::CONSUMER);
+        let error = rdma_cm::IdError::NoDevice;
+        let Some(ConnectionFault::Own { reason, .. }) =
+            fault(EventKind::AddrError, Some(Failure::Own(error)))
         else {
             panic!("a failure of this end");
         };
-        assert_eq!(
-            (name, reason.as_str()),
-            ("ADDR_ERROR", Errno::ENODEV.desc())
-        );
-        for event in [
-            CM_EVENT_ADDR_RESOLVED,
-            CM_EVENT_ROUTE_RESOLVED,
-            CM_EVENT_CONNECT_REQUEST,
-            CM_EVENT_ESTABLISHED,
-            CM_EVENT_DISCONNECTED,
-            CM_EVENT_TIMEWAIT_EXIT,
-        ] {
-            assert_eq!(named(event, 0), None, "{event}");
-        }
+        assert_eq!(reason, rdma_cm::IdError::NoDevice.to_string());
+        assert_eq!(fault(EventKind::Established, None), None);
     }
 }

@@ -1,30 +1,29 @@
 //! `librdmacm.so.1`: the C ABI of the connection manager on this stack.
 //!
+//! [`roce_verbs::rdma_cm`] has the IDs, their states and their events. These modules convert
+//! arguments and results, and keep what only C sees:
+//!
 //! - [`table`] looks up the objects of C's pointers. Using a destroyed object is an error, not an
 //!   access to freed memory.
-//! - [`id`] has the IDs, [`resolve`] binds them and resolves addresses, [`connect`] and [`accept`]
-//!   establish connections, [`endpoint`] does several of these steps in one call.
-//! - [`arrival`] puts the connection manager's events into the queue of an event [`channel`];
-//!   [`event`] handles them when the program gets them, and [`failure`] reports those of connections
-//!   that were not made.
+//! - [`id`] fills in the structure of an ID, [`event`] that of an event, [`attributes`] those of a QP.
+//! - [`failure`] reports events of connections that were not made.
 
 pub(crate) mod accept;
 pub(crate) mod addrinfo;
-mod arrival;
 pub(crate) mod attributes;
-pub(crate) mod channel;
+mod channel;
 pub(crate) mod connect;
-pub(crate) mod device;
+mod device;
 pub(crate) mod endpoint;
 pub(crate) mod event;
 mod exit;
 mod failure;
-pub(crate) mod id;
+mod id;
+pub(crate) mod lifetime;
 pub(crate) mod multicast;
 pub(crate) mod option;
-mod path;
-mod peer;
 pub(crate) mod qp;
+mod queues;
 pub(crate) mod resolve;
 pub(crate) mod sockaddr;
 pub(crate) mod srq;

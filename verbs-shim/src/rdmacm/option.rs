@@ -1,10 +1,7 @@
 //! `rdma_set_option`.
 
-use super::id::{State, find};
+use super::table::find;
 use crate::prelude::*;
-use std::sync::atomic::Ordering;
-
-const MAX_TIMEOUT: u8 = 31;
 
 pub(crate) extern "C" fn set_option(
     id: *mut RdmaCmId,
@@ -27,19 +24,12 @@ pub(crate) extern "C" fn set_option(
         };
         let byte = || Ok::<u8, Errno>(bytes(1)?.first().copied().unwrap_or_default());
         let flag = || Ok::<bool, Errno>(bytes(size_of::<c_int>())?.iter().any(|byte| *byte != 0));
-        let mut inner = id.inner.lock();
         match name.cast_unsigned() {
-            OPTION_ID_TOS => inner.options.traffic_class = byte()?,
-            OPTION_ID_AFONLY => {
-                inner.check(&[State::Idle])?;
-                id.af_only.store(flag()?, Ordering::Relaxed);
-            }
+            OPTION_ID_TOS => id.cm.set_traffic_class(byte()?),
+            OPTION_ID_AFONLY => id.cm.set_v6_only(flag()?).or_errno()?,
             // Ports in use are never shared, with or without the option.
             OPTION_ID_REUSEADDR => drop(flag()?),
-            OPTION_ID_ACK_TIMEOUT => {
-                let code = Some(byte()?).filter(|code| *code <= MAX_TIMEOUT);
-                inner.options.ack_timeout = Some(code.ok_or(Errno::EINVAL)?);
-            }
+            OPTION_ID_ACK_TIMEOUT => id.cm.set_ack_timeout(byte()?).or_errno()?,
             _ => return Err(Errno::EOPNOTSUPP),
         }
         Ok(())

@@ -1,24 +1,19 @@
 //! QPs of IDs, and the completion queues that the library makes for them.
 
 use super::attributes;
-use super::device::{check_errno, created};
-use super::id::{Id, Inner, find};
-use crate::channel;
-use crate::convert::qp_kind;
-use crate::cq;
+use super::device::refused;
+use super::id::{Id, Own};
+use super::queues::NewCqs;
+use super::table::{find, table};
+use crate::errors::{check_errno, created};
 use crate::prelude::*;
 use crate::qp;
 use roce_verbs::QpKind;
-
-pub(super) type Queue = (Handle<IbvCompChannel>, Handle<IbvCq>);
+use roce_verbs::rdma_cm::{IdError, IdQp, QpParameters};
 
 /// The minimum inline capacity of a QP, in bytes: the size of a scatter/gather element in a NIC's
 /// work request. Programs rely on it without requesting it.
 const MIN_INLINE: u32 = 16;
-
-/// The send CQ and the receive CQ that the library created for a QP.
-#[derive(Clone, Copy, Default)]
-pub(super) struct NewCqs([Option<Queue>; 2]);
 
 pub(crate) extern "C" fn create_qp(
     id: *mut RdmaCmId,
@@ -33,30 +28,35 @@ pub(crate) extern "C" fn create_qp(
 /// # Errors
 /// `EINVAL` if the ID has a QP, or no device yet; and the errors of `ibv_create_qp`.
 pub(super) fn create(id: &Id, pd: Handle<IbvPd>, attr: &mut IbvQpInitAttr) -> Result<(), Errno> {
-    let mut inner = id.inner.lock();
+    let mut own = id.own.lock();
     let c = id.c.get();
     let pd = if pd.as_ptr().is_null() { c.pd } else { pd };
-    check(&inner, &c, pd)?;
+    check(id, &c, pd)?;
     let mut params = *attr;
     if params.srq.as_ptr().is_null() {
         params.srq = c.srq;
     }
     params.cap.max_inline_data = params.cap.max_inline_data.max(MIN_INLINE);
     let depths = depths(params.qp_type, &params.cap);
-    let new = NewCqs::make(id, [&mut params.send_cq, &mut params.recv_cq], depths)?;
+    let new = NewCqs::make(
+        c.verbs,
+        id.as_ptr().cast(),
+        [&mut params.send_cq, &mut params.recv_cq],
+        depths,
+    )?;
     let qp = if params.qp_type == QPT_XRC_RECV {
-        create_target(&inner, &c, &mut params)
+        create_target(id, &c, &mut params)
     } else {
         created(qp::create_qp(pd, Out::allocated(&raw mut params)))
     };
-    finish(id, &mut inner, pd, qp, &new)?;
+    finish(id, &mut own, pd, qp, &new)?;
     *attr = params;
     Ok(())
 }
 
 /// An XRC target, in the device's domain.
 fn create_target(
-    inner: &Inner,
+    id: &Id,
     c: &RdmaCmId,
     params: &mut IbvQpInitAttr,
 ) -> Result<Handle<IbvQp>, Errno> {
@@ -66,7 +66,7 @@ fn create_target(
         qp_type: QPT_XRC_RECV,
         sq_sig_all: params.sq_sig_all,
         comp_mask: QP_INIT_ATTR_XRCD,
-        xrcd: inner.device()?.xrcd()?,
+        xrcd: xrcd(id)?,
         ..IbvQpInitAttrEx::zeroed()
     };
     let qp = created(qp::create_qp_ex(c.verbs, Out::allocated(&raw mut extended)))?;
@@ -82,19 +82,11 @@ fn depths(qp_type: u32, cap: &IbvQpCap) -> [Option<u32>; 2] {
     [sends, has_receives.then_some(cap.max_recv_wr)]
 }
 
-/// The kind of an ID's QP, or of the QP that it is for.
-pub(super) fn kind(c: &RdmaCmId) -> Result<QpKind, Errno> {
-    match c.qp.opt()? {
-        Some(qp) => Ok(qp.kind()),
-        None => qp_kind(c.qp_type),
-    }
-}
-
 pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttrEx>) -> c_int {
     guard::minus_one("rdma_create_qp_ex", || {
         let id = find(id)?;
         let attr = attr.get()?;
-        let mut inner = id.inner.lock();
+        let mut own = id.own.lock();
         let c = id.c.get();
         let mut params = *attr;
         if params.comp_mask & QP_INIT_ATTR_PD == 0 {
@@ -106,94 +98,44 @@ pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttr
         }
         if params.qp_type == QPT_XRC_RECV && params.comp_mask & QP_INIT_ATTR_XRCD == 0 {
             params.comp_mask |= QP_INIT_ATTR_XRCD;
-            params.xrcd = inner.device()?.xrcd()?;
+            params.xrcd = xrcd(&id)?;
         }
-        check(&inner, &c, params.pd)?;
+        check(&id, &c, params.pd)?;
         let depths = depths(params.qp_type, &params.cap);
-        let new = NewCqs::make(&id, [&mut params.send_cq, &mut params.recv_cq], depths)?;
+        let new = NewCqs::make(
+            c.verbs,
+            id.as_ptr().cast(),
+            [&mut params.send_cq, &mut params.recv_cq],
+            depths,
+        )?;
         let part = Out::allocated(&raw mut params);
         let qp = created(qp::create_qp_ex(c.verbs, part));
-        finish(&id, &mut inner, params.pd, qp, &new)?;
+        finish(&id, &mut own, params.pd, qp, &new)?;
         *attr = params;
         Ok(())
     })
 }
 
 /// Checks that the ID has no QP yet, and that the domain is its device's.
-fn check(inner: &Inner, c: &RdmaCmId, pd: Handle<IbvPd>) -> Result<(), Errno> {
-    inner.device()?;
+fn check(id: &Id, c: &RdmaCmId, pd: Handle<IbvPd>) -> Result<(), Errno> {
+    id.cm.device().or_errno()?;
     if !c.qp.as_ptr().is_null() || pd.get()?.context().as_ptr() != c.verbs.as_ptr() {
         return Err(Errno::EINVAL);
     }
     Ok(())
 }
 
-impl NewCqs {
-    /// Creates the CQs that the program did not provide.
-    fn make(
-        id: &Id,
-        given: [&mut Handle<IbvCq>; 2],
-        depths: [Option<u32>; 2],
-    ) -> Result<Self, Errno> {
-        let (context, owner) = (id.c.get().verbs, id.as_ptr().cast());
-        let mut new = Self::default();
-        for (index, (given, depth)) in given.into_iter().zip(depths).enumerate() {
-            if given.as_ptr().is_null()
-                && let Some(depth) = depth
-            {
-                let queue =
-                    create_cq_with_channel(context, depth, owner).inspect_err(|_| new.destroy())?;
-                *given = queue.1;
-                new.0[index] = Some(queue);
-            }
-        }
-        Ok(new)
-    }
-
-    fn destroy(&self) {
-        for (channel, queue) in self.0.iter().flatten() {
-            destroy_queue((*channel, *queue));
-        }
-    }
-}
-
-/// Destroys a CQ and its channel, unless they are in use.
-pub(super) fn destroy_queue((channel, queue): Queue) {
-    cq::destroy_cq(queue);
-    channel::destroy_comp_channel(channel);
-}
-
-/// Creates a CQ with a completion channel. `owner` becomes its `cq_context`.
-///
-/// # Errors
-/// `EINVAL` if `depth` exceeds the maximum, or the error of creating the CQ or the channel.
-pub(super) fn create_cq_with_channel(
-    context: Handle<IbvContext>,
-    depth: u32,
-    owner: *mut c_void,
-) -> Result<Queue, Errno> {
-    let depth = c_int::try_from(depth).map_err(|_| Errno::EINVAL)?.max(1);
-    let channel = created(channel::create_comp_channel(context))?;
-    match created(cq::create_cq(context, depth, owner, channel, 0)) {
-        Ok(queue) => Ok((channel, queue)),
-        Err(errno) => {
-            channel::destroy_comp_channel(channel);
-            Err(errno)
-        }
-    }
-}
-
 /// Starts the new QP, see [`start`], and stores it in the ID. If that fails, destroys it and the
 /// CQs in `new`.
 fn finish(
     id: &Id,
-    inner: &mut Inner,
+    own: &mut Own,
     pd: Handle<IbvPd>,
     qp: Result<Handle<IbvQp>, Errno>,
     new: &NewCqs,
 ) -> Result<(), Errno> {
     let started = qp.and_then(|qp| {
-        start(id, inner, qp).inspect_err(|_| {
+        start(id, qp).inspect_err(|_| {
             qp::destroy_qp(qp);
         })?;
         Ok(qp)
@@ -208,16 +150,16 @@ fn finish(
             (c.recv_cq_channel, c.recv_cq) = (channel, queue);
         }
     });
-    inner.created_cqs = *new;
+    own.created_cqs = *new;
     Ok(())
 }
 
 /// Brings a QP to INIT, and a UD QP on to RTS: it needs no peer.
-fn start(id: &Id, inner: &Inner, qp: Handle<IbvQp>) -> Result<(), Errno> {
-    modify(qp, attributes::of(id, inner, QPS_INIT)?)?;
-    if id.is_datagram {
-        modify(qp, attributes::of(id, inner, QPS_RTR)?)?;
-        modify(qp, attributes::of(id, inner, QPS_RTS)?)?;
+fn start(id: &Id, qp: Handle<IbvQp>) -> Result<(), Errno> {
+    modify(qp, attributes::of(id, QPS_INIT)?)?;
+    if id.cm.kind() == QpKind::Ud {
+        modify(qp, attributes::of(id, QPS_RTR)?)?;
+        modify(qp, attributes::of(id, QPS_RTS)?)?;
     }
     Ok(())
 }
@@ -227,27 +169,43 @@ fn modify(qp: Handle<IbvQp>, (attr, mask): attributes::Attributes) -> Result<(),
     check_errno(qp::modify_qp(qp, part, mask.cast_signed()))
 }
 
-/// Brings the ID's QP to RTS, connected to its peer.
-///
-/// # Errors
-/// `EINVAL` if there is none, or if its state has changed since `rdma_create_qp`.
-pub(super) fn to_rts(id: &Id, inner: &Inner) -> Result<(), Errno> {
-    let qp = id.c.get().qp;
-    modify(qp, attributes::of(id, inner, QPS_RTR)?)?;
-    modify(qp, attributes::of(id, inner, QPS_RTS)?)
+/// The QP of an ID, for the connection manager.
+struct CmQp(Handle<IbvQp>);
+
+/// Calls `work` with the QP of an ID, if it has one. The program can't destroy the QP meanwhile.
+pub(super) fn with_qp<R>(id: &Id, work: impl FnOnce(Option<&dyn IdQp>) -> R) -> R {
+    let _own = id.own.lock();
+    match id.c.get().qp {
+        qp if qp.as_ptr().is_null() => work(None),
+        qp => work(Some(&CmQp(qp))),
+    }
 }
 
-/// Brings the ID's QP, if it has one, to the error state, which flushes its requests.
-pub(super) fn to_error(id: &Id) -> Result<(), Errno> {
-    let qp = id.c.get().qp;
-    if qp.as_ptr().is_null() {
-        return Ok(());
+impl IdQp for CmQp {
+    fn connect(&self, parameters: &QpParameters) -> Result<(), IdError> {
+        let connect = || {
+            let kind = self.0.get()?.kind();
+            let rtr = attributes::rtr(parameters);
+            modify(self.0, attributes::for_state(rtr, QPS_RTR, kind))?;
+            let rts = attributes::rts(parameters);
+            modify(self.0, attributes::for_state(rts, QPS_RTS, kind))
+        };
+        connect().map_err(refused)
     }
-    let attr = IbvQpAttr {
-        qp_state: QPS_ERR,
-        ..IbvQpAttr::zeroed()
-    };
-    modify(qp, (attr, QP_STATE))
+
+    fn fail(&self) {
+        let attr = IbvQpAttr {
+            qp_state: QPS_ERR,
+            ..IbvQpAttr::zeroed()
+        };
+        let _ = modify(self.0, (attr, QP_STATE));
+    }
+}
+
+/// The default XRC domain of the ID's device.
+pub(super) fn xrcd(id: &Id) -> Result<Handle<IbvXrcd>, Errno> {
+    let device = id.cm.device().or_errno()?;
+    table()?.opened(device.context())?.xrcd()
 }
 
 pub(crate) extern "C" fn destroy_qp(id: *mut RdmaCmId) {
@@ -259,14 +217,14 @@ pub(crate) extern "C" fn destroy_qp(id: *mut RdmaCmId) {
 /// # Errors
 /// `EINVAL` if the ID has no QP.
 pub(super) fn destroy(id: &Id) -> Result<(), Errno> {
-    let mut inner = id.inner.lock();
+    let mut own = id.own.lock();
     let c = id.c.get();
     c.qp.get()?;
     check_errno(qp::destroy_qp(c.qp))?;
-    inner.groups.clear();
-    let own = std::mem::take(&mut inner.created_cqs);
-    own.destroy();
-    let [send, recv] = own.0;
+    id.cm.forget_groups();
+    let created = std::mem::take(&mut own.created_cqs);
+    created.destroy();
+    let [send, recv] = created.0;
     id.c.set(|c| {
         c.qp = Handle::NULL;
         if send.is_some() {

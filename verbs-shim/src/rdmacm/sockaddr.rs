@@ -1,7 +1,7 @@
 //! Addresses in C's form: `struct sockaddr_in` and `struct sockaddr_in6`.
 
 use crate::prelude::*;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Lengths of `struct sockaddr_in` and `struct sockaddr_in6`, in bytes.
 const LEN: [usize; 2] = [16, 28];
@@ -78,52 +78,6 @@ pub(crate) fn len(address: SocketAddr) -> u32 {
     if address.is_ipv4() { 16 } else { 28 }
 }
 
-/// Converts an IPv4-mapped IPv6 address to IPv4.
-pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
-    match address.ip().to_canonical() {
-        IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
-        IpAddr::V6(_) => address,
-    }
-}
-
-/// The scope of an address, if it is link-local; 0 if it lacks one.
-pub(super) fn link_local_scope(address: SocketAddr) -> Option<u32> {
-    match address {
-        SocketAddr::V6(address) if address.ip().is_unicast_link_local() => Some(address.scope_id()),
-        _ => None,
-    }
-}
-
-/// The source address that the host's routes select for a destination.
-///
-/// # Errors
-/// The kernel's error if there is no route.
-pub(super) fn source_for(remote: SocketAddr) -> Result<IpAddr, Errno> {
-    let any: IpAddr = match remote {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let mut to = remote;
-    to.set_port(ROCE_PORT);
-    // Nothing is sent: the kernel selects the address when a UDP socket is connected.
-    let asked = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect(to)?;
-        socket.local_addr()
-    });
-    asked.map(|local| local.ip()).map_err(|error| {
-        let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
-        with_reason(errno, || {
-            format!(
-                "the kernel has no route to {}: {}",
-                remote.ip(),
-                errno.desc()
-            )
-        })
-    })
-}
-
-const ROCE_PORT: u16 = 4791;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,11 +103,5 @@ mod tests {
                 Err(Errno::EAFNOSUPPORT)
             );
         }
-    }
-
-    #[test]
-    fn loopback_is_reached_from_loopback() {
-        let there = "127.0.0.1:1".parse().expect("an address");
-        assert_eq!(source_for(there), Ok(Ipv4Addr::LOCALHOST.into()));
     }
 }

@@ -1,8 +1,10 @@
 //! Shared receive queues of IDs.
 
-use super::device::{check_errno, created};
-use super::id::{Id, find};
-use super::qp;
+use super::id::Id;
+use super::qp::xrcd;
+use super::queues;
+use super::table::find;
+use crate::errors::{check_errno, created};
 use crate::prelude::*;
 use crate::srq;
 
@@ -39,7 +41,7 @@ pub(crate) extern "C" fn create_srq_ex(id: *mut RdmaCmId, attr: Out<IbvSrqInitAt
 /// Creates an SRQ. The library provides a protection domain, and for XRC an XRC domain and a CQ, if
 /// the program does not.
 fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
-    let mut inner = id.inner.lock();
+    let mut own_part = id.own.lock();
     let c = id.c.get();
     let mut params = *attr;
     let has = |bit| attr.comp_mask & bit != 0;
@@ -47,22 +49,23 @@ fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
         params.pd = c.pd;
     }
     params.comp_mask |= SRQ_INIT_ATTR_PD;
-    inner.device()?;
+    id.cm.device().or_errno()?;
     check(&c, params.pd)?;
     let mut own = None;
     if has(SRQ_INIT_ATTR_TYPE) && params.srq_type == SRQT_XRC {
         if !has(SRQ_INIT_ATTR_XRCD) || params.xrcd.as_ptr().is_null() {
-            params.xrcd = inner.device()?.xrcd()?;
+            params.xrcd = xrcd(id)?;
         }
         if !has(SRQ_INIT_ATTR_CQ) || params.cq.as_ptr().is_null() {
-            let new = qp::create_cq_with_channel(c.verbs, params.attr.max_wr, id.as_ptr().cast())?;
+            let new =
+                queues::create_cq_with_channel(c.verbs, params.attr.max_wr, id.as_ptr().cast())?;
             params.cq = new.1;
             own = Some(new);
         }
         params.comp_mask |= SRQ_INIT_ATTR_XRCD | SRQ_INIT_ATTR_CQ;
     }
     let made = created(srq::create_srq_ex(c.verbs, Out::allocated(&raw mut params)));
-    let srq = made.inspect_err(|_| own.into_iter().for_each(qp::destroy_queue))?;
+    let srq = made.inspect_err(|_| own.into_iter().for_each(queues::destroy_queue))?;
     *attr = params;
     id.c.set(|c| {
         (c.srq, c.pd) = (srq, params.pd);
@@ -70,7 +73,7 @@ fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
             (c.recv_cq_channel, c.recv_cq) = queue;
         }
     });
-    inner.srq_cq = own;
+    own_part.srq_cq = own;
     Ok(())
 }
 
@@ -88,7 +91,7 @@ pub(crate) extern "C" fn destroy_srq(id: *mut RdmaCmId) {
         let srq: Handle<IbvSrq> = id.c.get().srq;
         srq.get()?;
         check_errno(srq::destroy_srq(srq))?;
-        let own = id.inner.lock().srq_cq.take();
+        let own = id.own.lock().srq_cq.take();
         id.c.set(|c| {
             c.srq = Handle::NULL;
             // A QP that was created later has a CQ of its own there.
@@ -97,7 +100,7 @@ pub(crate) extern "C" fn destroy_srq(id: *mut RdmaCmId) {
             }
         });
         if let Some(queue) = own {
-            qp::destroy_queue(queue);
+            queues::destroy_queue(queue);
         }
         Ok(())
     });

@@ -2,11 +2,12 @@
 //! table, there is no object: it was destroyed, or belongs to another process.
 
 use super::channel::Channel;
-use super::device::Devices;
-use super::event::DeliveredEvent;
+use super::device::{CmDevice, refused};
 use super::id::Id;
 use crate::fork;
 use crate::prelude::*;
+use roce_verbs::device::Unacknowledged;
+use roce_verbs::rdma_cm::{Devices, IdError};
 use std::collections::{HashMap, VecDeque};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -87,6 +88,25 @@ impl Destroyed {
     }
 }
 
+/// An event that C has and has not acknowledged yet.
+#[repr(C)]
+pub(super) struct DeliveredEvent {
+    pub(super) c: CPart<RdmaCmEvent>,
+    /// The private data, to which `c` points.
+    pub(super) _private: Vec<u8>,
+    /// The counter of the ID that the acknowledgement decrements; `None` once acknowledged.
+    pub(super) unacknowledged: Mutex<Option<Arc<Unacknowledged>>>,
+}
+
+impl DeliveredEvent {
+    /// Acknowledges the event, unless it is acknowledged already.
+    pub(super) fn acknowledge(&self) {
+        if let Some(unacknowledged) = self.unacknowledged.lock().take() {
+            unacknowledged.acknowledge(1);
+        }
+    }
+}
+
 /// All objects of a process.
 pub(super) struct Table {
     generation: u32,
@@ -95,6 +115,8 @@ pub(super) struct Table {
     destroyed_channels: Destroyed,
     pub(super) events: ByAddress<DeliveredEvent>,
     pub(super) devices: Devices,
+    /// What C sees of the devices.
+    opened: Mutex<Vec<Arc<CmDevice>>>,
 }
 
 impl Table {
@@ -136,6 +158,25 @@ impl Table {
         }
     }
 
+    /// What C sees of an open device.
+    ///
+    /// # Errors
+    /// `ENODEV` if it is none of the table's.
+    pub(super) fn opened(&self, device: &roce_verbs::Context) -> Result<Arc<CmDevice>, Errno> {
+        let opened = self.opened.lock();
+        let mut all = opened.iter();
+        let found = all.find(|known| known.is(device.device()));
+        found.map(Arc::clone).ok_or(Errno::ENODEV)
+    }
+
+    /// Updates the part of an ID that C sees.
+    pub(super) fn update(&self, id: &Id) -> Result<(), Errno> {
+        let device = id.cm.device().ok();
+        let opened = device.map(|device| self.opened(device.context()));
+        id.update_c_part(opened.transpose()?.as_deref());
+        Ok(())
+    }
+
     /// Removes a channel that is destroyed.
     ///
     /// # Errors
@@ -148,6 +189,17 @@ impl Table {
         }
         self.channels.remove(part).map(drop)
     }
+}
+
+/// Opens a device for the IDs of this process.
+fn open_device(device: &roce_verbs::Device) -> Result<roce_verbs::Context, IdError> {
+    let opened = || {
+        let new = CmDevice::open(device)?;
+        let roce = new.context.get()?.state.roce.clone();
+        table()?.opened.lock().push(Arc::new(new));
+        Ok(roce)
+    };
+    opened().map_err(refused)
 }
 
 static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
@@ -174,7 +226,8 @@ pub(super) fn table() -> Result<&'static Table, Errno> {
             channels: ByAddress::default(),
             destroyed_channels: Destroyed::default(),
             events: ByAddress::default(),
-            devices: Devices::default(),
+            devices: Devices::new(open_device),
+            opened: Mutex::default(),
         }));
         let order = (Ordering::AcqRel, Ordering::Acquire);
         if CURRENT
@@ -185,6 +238,10 @@ pub(super) fn table() -> Result<&'static Table, Errno> {
             drop(unsafe { Box::from_raw(new) });
         }
     }
+}
+
+pub(super) fn find(id: *mut RdmaCmId) -> Result<Arc<Id>, Errno> {
+    table()?.ids.find(id)
 }
 
 /// The table of this process, if it exists; never its parent's. Takes no lock and allocates

@@ -152,7 +152,14 @@ impl fmt::Display for PortClaimError {
 
 debug_as_display!(PortClaimError);
 
-impl std::error::Error for PortClaimError {}
+impl std::error::Error for PortClaimError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::System(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 /// The lower 32 bits of an Annex A11 service ID. Its upper 32 bits are always zero.
 pub(super) fn service_id_u32(service: ServiceId) -> u32 {

@@ -162,7 +162,7 @@ impl Connection {
 /// device has it, or else the device's first address of the same kind (IPv4, IPv6, link-local).
 fn local_address_for(context: &Context, remote: IpAddr) -> Result<IpAddr, ConnectError> {
     let known: Vec<IpAddr> = context.gids().iter().map(|entry| entry.gid.ip()).collect();
-    if let Ok(routed) = source_address_for(remote)
+    if let Ok(routed) = source_address_for(SocketAddr::new(remote, 0))
         && known.contains(&routed)
     {
         return Ok(routed);

@@ -29,7 +29,15 @@ impl fmt::Display for ListenError {
 
 debug_as_display!(ListenError);
 
-impl std::error::Error for ListenError {}
+impl std::error::Error for ListenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Address(error) => Some(error),
+            Self::Agent(error) => Some(error),
+            Self::Steering(error) => Some(error),
+        }
+    }
+}
 
 from_causes!(ListenError: Address(ConnectError), Agent(CmError));
 

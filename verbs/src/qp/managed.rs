@@ -174,7 +174,7 @@ impl QueuePair {
     }
 
     /// RTR to RTS, with `sq_psn` as the first PSN to send.
-    pub(super) fn to_rts_from(
+    pub(crate) fn to_rts_from(
         &self,
         sq_psn: Psn,
         options: &ConnectOptions,
