@@ -12,6 +12,7 @@ use crate::wire::{
 };
 use roce_verbs::cm::ConnectionError;
 use roce_verbs::completion::{CqOverrun, WcOpcode};
+use roce_verbs::why::InWords;
 use roce_verbs::{
     Access, Completion, ConnectOptions, Connection, MemoryRegion, QpOptions, RecvRequest,
     SendRequest, Sge, WcStatus,
@@ -311,7 +312,7 @@ impl Queue {
     /// A completion with an error: the QP has failed, or the peer has gone.
     fn broken(&mut self, completion: &Completion) -> Error {
         let why = match self.completions.queue.why(completion) {
-            Some(explanation) => explanation.failure.cause.to_string(),
+            Some(explanation) => InWords(&explanation.failure.cause).to_string(),
             None if completion.status == WcStatus::WorkRequestFlushed => {
                 "the target has ended the connection".to_owned()
             }

@@ -21,7 +21,7 @@ use crate::completions::Completions;
 use crate::wire::{COMMAND_LEN, KeyedSgl, Status};
 use roce_verbs::cm::Connection;
 use roce_verbs::completion::WcOpcode;
-use roce_verbs::why::Cause;
+use roce_verbs::why::{Cause, InWords};
 use roce_verbs::{
     Access, Completion, ConnectOptions, MemoryRegion, QpOptions, QueuePair, RecvRequest,
     RemoteAddr, SendOp, SendRequest, Sge, WcStatus,
@@ -468,7 +468,7 @@ impl Queue {
     fn broken(&self, completion: &Completion) -> End {
         match self.parts.completions.queue.why(completion) {
             Some(explanation) if explanation.failure.cause != Cause::Application => {
-                failed(explanation.failure.cause)
+                failed(InWords(&explanation.failure.cause))
             }
             _ if completion.status == WcStatus::WorkRequestFlushed => End::Orderly,
             _ => failed(completion.status.explain()),
