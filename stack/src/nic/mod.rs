@@ -162,13 +162,13 @@ impl Nic {
         self.shared.memory.alloc_pd()
     }
 
-    /// Registers memory; see [`MemoryTable::register`].
+    /// Registers memory; see [`MemoryTable::register`](crate::MemoryTable::register).
     ///
     /// # Safety
-    /// See [`MemoryTable::register`].
+    /// See [`MemoryTable::register`](crate::MemoryTable::register).
     ///
     /// # Errors
-    /// See [`MemoryTable::register`].
+    /// See [`MemoryTable::register`](crate::MemoryTable::register).
     pub unsafe fn register(
         &mut self,
         pd: PdId,
@@ -185,10 +185,10 @@ impl Nic {
         }
     }
 
-    /// Registers a buffer; see [`MemoryTable::register_buffer`].
+    /// Registers a buffer; see [`MemoryTable::register_buffer`](crate::MemoryTable::register_buffer).
     ///
     /// # Errors
-    /// See [`MemoryTable::register_buffer`].
+    /// See [`MemoryTable::register_buffer`](crate::MemoryTable::register_buffer).
     pub fn register_buffer(
         &mut self,
         pd: PdId,
