@@ -2,10 +2,12 @@
 
 use super::Context;
 use crate::datapath::XdpQueue;
+#[cfg(feature = "faults")]
 use crate::faults::Faults;
 use crate::runtime::Injections;
 use crate::settings::PrioritySettings;
 use roce_stack::{CongestionSettings, Counters};
+#[cfg(feature = "observe")]
 use std::net::SocketAddr;
 
 impl Context {
@@ -21,6 +23,7 @@ impl Context {
 
     /// The address at which this process serves its metrics, if the program requested metrics
     /// ([`OpenOptions::metrics`](crate::settings::OpenOptions::metrics)) and the address was free.
+    #[cfg(feature = "observe")]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.inner.watch_handle.as_ref()?.metrics()
     }
@@ -31,8 +34,10 @@ impl Context {
     }
 
     /// The faults that the device injects, if any, with their seed.
+    #[cfg(feature = "faults")]
     pub fn faults(&self) -> Option<Faults> {
-        self.inner.faults.clone()
+        let injections = self.inner.injections.as_ref()?;
+        Some(injections.faults().clone())
     }
 
     /// Whether the faults that were injected have taken the link down.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The most of a process in a snapshot.
+#[cfg(feature = "observe")]
 const MOST: usize = 64;
 
 /// Something that a process waits for.
@@ -46,7 +47,8 @@ impl Drop for ShownWaits {
 
 debug_fields!(ShownWaits);
 
-pub(super) fn all() -> Vec<WaitSnapshot> {
+#[cfg(feature = "observe")]
+pub(crate) fn all() -> Vec<WaitSnapshot> {
     // A call may take long, and threads that begin or cease to wait must not.
     let sources = SOURCES.lock().clone();
     let each = sources.iter().flat_map(|source| {
@@ -56,7 +58,7 @@ pub(super) fn all() -> Vec<WaitSnapshot> {
     each.take(MOST).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "observe"))]
 mod tests {
     use super::*;
     use std::sync::mpsc;
