@@ -4,8 +4,9 @@ use crate::convert::access;
 use crate::mappings::Mapping;
 use crate::prelude::*;
 use crate::region::Backing;
-use crate::{file_memory, log, mappings, mr};
+use crate::{log, mr};
 use roce_verbs::Access;
+use roce_verbs::memory::{mapped_memory, page_size};
 use std::os::fd::BorrowedFd;
 
 /// `ibv_reg_dmabuf_mr`. The descriptor need not be a dma-buf's, as long as it can be mapped like
@@ -22,7 +23,7 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
         let domain = pd.get()?;
         let access = access(flags.cast_unsigned() & !ACCESS_OPTIONAL_RANGE)?;
         // As in the kernel, `offset` and `iova` must have the same offset in their page.
-        let page = mappings::page_size()? as u64;
+        let page = page_size() as u64;
         // NCCL and UCX call with -1 to find out whether a GPU's memory can be registered: EBADF means
         // that it can.
         if fd < 0 {
@@ -42,7 +43,7 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
         let writes = access.contains(Access::LOCAL_WRITE);
         let (mapping, first) = Mapping::of(fd, offset, length, writes)?;
         // SAFETY: mapped until the region is gone, and never borrowed.
-        let memory = unsafe { file_memory::memory(first, length as u64) }?;
+        let memory = unsafe { mapped_memory(first, length as u64) }.or_errno()?;
         let region = domain.pd.register_memory(memory, Some(iova), access);
         // As in rdma-core, `ibv_mr.addr` is the offset: the memory has no address in the program.
         let addr = offset as *mut c_void;

@@ -9,8 +9,8 @@ use roce_verbs::datagram::MulticastError;
 use roce_verbs::datapath::PortError;
 use roce_verbs::device::{OpenError, StartError};
 use roce_verbs::memory::{
-    AccessError, BufferRangeError, DeregisterError, NotPersistent, RegionError, RegisterError,
-    ReregisterError,
+    AccessError, BufferRangeError, DeregisterError, NotMapped, NotPersistent, RegionError,
+    RegisterError, ReregisterError,
 };
 use roce_verbs::qp::{ConnectError, CreateQpError, ModifyError, QpError, SrqError};
 use roce_verbs::rdma_cm::IdError;
@@ -158,8 +158,16 @@ impl ToErrno for io::Error {
             Some(number) => Errno::from_raw(number),
             None if self.kind() == io::ErrorKind::Unsupported => Errno::EOPNOTSUPP,
             None if self.kind() == io::ErrorKind::AddrInUse => Errno::EADDRINUSE,
+            None if self.kind() == io::ErrorKind::InvalidInput => Errno::EINVAL,
+            None if self.kind() == io::ErrorKind::OutOfMemory => Errno::ENOMEM,
             None => Errno::EIO,
         }
+    }
+}
+
+impl ToErrno for NotMapped {
+    fn to_errno(&self) -> Errno {
+        self.system().to_errno()
     }
 }
 

@@ -2,14 +2,15 @@
 
 use crate::convert::access;
 use crate::limits::MAX_MRS;
-use crate::mappings::check_mapped;
 use crate::pd::Pd;
 use crate::prelude::*;
 use crate::region::{Backing, Region, Registered};
 use crate::state::State;
-use crate::{file_memory, tied};
 use roce_verbs::Access;
-use roce_verbs::memory::{Memory, ProcessMemory, ProtectionDomain, Registration};
+use roce_verbs::memory::{
+    Memory, ProcessMemory, ProtectionDomain, Registration, check_mapped, durable_memory,
+    mapped_memory, tie_memory,
+};
 
 /// One C object for a memory region. Several may share one [`Region`].
 #[repr(C)]
@@ -52,7 +53,7 @@ impl MemoryParams {
     fn memory(&self, access: Access, on_demand: bool) -> Result<Memory, Errno> {
         let memory = self.memory_of_any_kind(access, on_demand)?;
         match access.contains(Access::FLUSH_PERSISTENT) {
-            true => file_memory::durable(memory),
+            true => durable_memory(memory).or_errno(),
             false => Ok(memory),
         }
     }
@@ -65,10 +66,11 @@ impl MemoryParams {
                     "the length is 0, and a region has at least one byte".to_owned()
                 }));
             }
-            check_mapped(addr as usize, length, access)?;
+            check_mapped(addr as usize, length, access).or_errno()?;
             // SAFETY: the program was told to keep the memory mapped as long as the region is
             // registered, and no Rust reference to it exists.
-            return unsafe { file_memory::memory(addr.cast(), length as u64) };
+            let memory = unsafe { mapped_memory(addr.cast(), length as u64) };
+            return memory.or_errno();
         }
         let accessor = ProcessMemory::of_this_process().or_errno()?;
         if addr.is_null() && length == usize::MAX {
@@ -119,8 +121,8 @@ pub(crate) fn expose(
         handle,
     });
     if belongs_to_program {
-        let tied = tied::tie(Arc::<Region>::downgrade(&region), addr as usize, length);
-        let tied = tied.inspect_err(|_| {
+        let tied = tie_memory(Arc::<Region>::downgrade(&region), addr as usize, length);
+        let tied = tied.or_errno().inspect_err(|_| {
             domain.state.objects.regions.remove(region.handle);
         })?;
         region.with(|registered| {
@@ -287,11 +289,10 @@ impl Change<'_> {
             (None, None) => None,
         };
         let tie = match self.to {
-            Some(to) if !on_demand => tied::tie(
-                Arc::<Region>::downgrade(region),
-                to.addr as usize,
-                to.length,
-            )?,
+            Some(to) if !on_demand => {
+                let weak = Arc::<Region>::downgrade(region);
+                tie_memory(weak, to.addr as usize, to.length).or_errno()?
+            }
             _ => None,
         };
         let registration = &mut registered.registration;

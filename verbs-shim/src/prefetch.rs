@@ -1,7 +1,7 @@
 //! `ibv_advise_mr`: fetches pages of on-demand regions before they are needed.
 
-use crate::mappings::check_mapped;
 use crate::prelude::*;
+use roce_verbs::memory::check_mapped;
 use roce_verbs::{Access, Sge};
 
 /// `ibv_advise_mr`. Checks the whole request, and then prefetches before it returns. The errors of
@@ -42,7 +42,7 @@ pub(crate) extern "C" fn advise_mr(
             let mut fetched = places
                 .into_iter()
                 .filter(|(_, len)| *len > 0)
-                .map(|(addr, len)| check_mapped(addr, len, rights));
+                .map(|(addr, len)| check_mapped(addr, len, rights).or_errno());
             let done = fetched.try_for_each(|done| done);
             if flags & ADVISE_MR_FLAG_FLUSH != 0 {
                 return done;

@@ -1,11 +1,11 @@
 //! Registrations of memory.
 
-use crate::file_memory;
-use crate::mappings::{Mapping, check_mapped};
+use crate::mappings::Mapping;
 use crate::prelude::*;
-use crate::tied::{Tie, Tied};
 use roce_verbs::Access;
-use roce_verbs::memory::{Memory, Registration};
+use roce_verbs::memory::{
+    Memory, Registration, Tie, Tied, check_mapped, durable_memory, mapped_memory,
+};
 
 /// A registration. `ibv_dereg_mr` ends it, and so does closing the context.
 pub(crate) struct Region {
@@ -49,7 +49,9 @@ impl Backing {
     /// Those of the registration.
     pub(crate) fn allow_writes(&self) -> Result<(), Errno> {
         match self {
-            Self::Program { addr, len } => check_mapped(*addr, *len, Access::LOCAL_WRITE),
+            Self::Program { addr, len } => {
+                check_mapped(*addr, *len, Access::LOCAL_WRITE).or_errno()
+            }
             Self::DmaBuf { mapping } => mapping.allow_writes(),
             Self::None | Self::OnDemand | Self::Device { .. } => Ok(()),
         }
@@ -63,8 +65,8 @@ impl Backing {
         match self {
             Self::Program { addr, len } => {
                 // SAFETY: the region is of this memory already.
-                let memory = unsafe { file_memory::memory(*addr as *mut u8, *len as u64) };
-                file_memory::durable(memory?)
+                let memory = unsafe { mapped_memory(*addr as *mut u8, *len as u64) };
+                durable_memory(memory.or_errno()?).or_errno()
             }
             _ => Err(with_reason(Errno::EINVAL, || {
                 "IBV_ACCESS_FLUSH_PERSISTENT needs the memory of a file, registered with ibv_reg_mr"

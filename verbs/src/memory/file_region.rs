@@ -1,13 +1,12 @@
 //! Regions of files.
 
 use super::durable::{DurableFiles, NotPersistent};
-use super::{Registration, guarded_accessor};
+use super::{Registration, guarded_accessor, page_size};
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::stat::fstat;
-use nix::unistd::{SysconfVar, sysconf};
 use roce_stack::{Access, Durable, FaultSafe, Memory, MemoryFault, NotDurable, RemoteAddr, Sge};
 use std::ffi::c_void;
 use std::fmt;
@@ -253,8 +252,7 @@ impl Mapping {
         len: usize,
         access: Access,
     ) -> Result<Self, FileRegionError> {
-        let page = sysconf(SysconfVar::PAGE_SIZE)?.unwrap_or(4096);
-        let page = usize::try_from(page).map_err(|_| Errno::EOVERFLOW)?;
+        let page = page_size();
         if !offset.is_multiple_of(page as u64) {
             return Err(FileRegionError::Misaligned { offset, page });
         }

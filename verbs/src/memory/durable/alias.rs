@@ -1,9 +1,9 @@
 //! Second mappings of shared pages.
 
 use super::NotPersistent;
+use crate::memory::page_size;
 use nix::errno::Errno;
 use nix::sys::mman::{MRemapFlags, MapFlags, ProtFlags, mmap_anonymous, mremap, munmap};
-use nix::unistd::{SysconfVar, sysconf};
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -66,12 +66,6 @@ impl Alias {
         let at = unsafe { self.start.byte_add(begin) };
         (at, end - begin)
     }
-}
-
-pub(super) fn page_size() -> usize {
-    let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
-    page.and_then(|size| usize::try_from(size).ok())
-        .unwrap_or(4096)
 }
 
 /// Maps the `len` bytes of a shared mapping at `from` a second time, at an address of the same

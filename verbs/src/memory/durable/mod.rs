@@ -6,7 +6,7 @@
 
 mod alias;
 mod file_system;
-mod mappings;
+pub(super) mod mappings;
 mod unfit;
 
 pub use unfit::NotPersistent;

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
 
-const MAPS: &str = "/proc/self/maps";
+pub(in crate::memory) const MAPS: &str = "/proc/self/maps";
 const DETAILED_MAPS: &str = "/proc/self/smaps";
 const MOUNTS: &str = "/proc/self/mountinfo";
 
@@ -29,13 +29,16 @@ pub(super) enum Keeper {
     CacheLines,
 }
 
+/// A line of the list.
 #[derive(Debug)]
-struct Mapping<'a> {
-    range: Range<u64>,
-    is_shared: bool,
+pub(in crate::memory) struct Mapping<'a> {
+    pub(in crate::memory) range: Range<u64>,
+    /// Such as `rw-p`; `s` at the end of those that are shared.
+    pub(in crate::memory) rights: &'a str,
     /// In decimal, as mounts are listed.
     device: String,
-    inode: u64,
+    /// 0 without a file.
+    pub(in crate::memory) inode: u64,
     path: &'a str,
 }
 
@@ -99,7 +102,7 @@ fn keeper(mapping: &Mapping<'_>, mounts: &str, addr: u64) -> Result<(Keeper, boo
         return Err(NotPersistent::NoFile { addr });
     }
     let path = mapping.path.to_owned();
-    if !mapping.is_shared {
+    if !mapping.rights.ends_with('s') {
         return Err(NotPersistent::Private { addr, path });
     }
     if WRITES_BACK && file_system::is_device_dax(mapping.path) {
@@ -129,7 +132,7 @@ fn is_shared_memory(path: &str) -> bool {
 }
 
 /// A line such as `7f00-7f10 rw-s 00000000 fe:00 1234   /path`.
-fn parse(line: &str) -> Option<Mapping<'_>> {
+pub(in crate::memory) fn parse(line: &str) -> Option<Mapping<'_>> {
     let (begin, end) = line.split(' ').next()?.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
     let mut words = line.splitn(6, ' ').skip(1);
@@ -140,7 +143,7 @@ fn parse(line: &str) -> Option<Mapping<'_>> {
     let inode = words.next()?.parse().ok()?;
     Some(Mapping {
         range: number(begin)?..number(end)?,
-        is_shared: rights.ends_with('s'),
+        rights,
         device,
         inode,
         path: words.next().unwrap_or_default().trim_start(),

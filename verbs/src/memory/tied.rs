@@ -9,15 +9,17 @@
 //! thread and back. The region becomes unusable some microseconds after that. Memory of ordinary
 //! files can't be tied, and is refused.
 
-use crate::prelude::*;
-use crate::{fork, log, mappings};
-use nix::sys::signal::{SigSet, SigmaskHow};
+use super::page_size;
+use crate::{environment, signals};
+use nix::errno::Errno;
+use nix::libc;
+use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 /// The environment variable that asks for ties: 1, or 0, which is the default.
 const VARIABLE: &str = "ROCE_TIE_MEMORY";
@@ -75,14 +77,14 @@ static TIES: Mutex<Ties> = Mutex::new(Ties {
 });
 
 struct Ties {
-    /// The descriptor, and the [generation](fork::generation) of the process that opened it, or
-    /// the error if the system refused it.
+    /// The descriptor, or the error if the system refused it, and the process that opened it.
     source: Option<(u32, Result<RawFd, Errno>)>,
     next: u64,
     all: Vec<Entry>,
 }
 
-pub(crate) trait Tied: Send + Sync {
+/// A region that can lose its memory.
+pub trait Tied: Send + Sync {
     /// The program has unmapped the memory: requests that need it fail from now on.
     fn lose_memory(&self);
 }
@@ -95,30 +97,28 @@ struct Entry {
 
 /// Keeps a region tied until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Tie {
+pub struct Tie {
     id: u64,
 }
 
 /// Ties a region to the mapping of `len` bytes at `addr`, if the environment asks for it.
 ///
 /// # Errors
-/// `EOPNOTSUPP` if the memory can't be tied, `ENOMEM` if too many regions are, `EINVAL` if the
-/// variable has a wrong value.
-pub(crate) fn tie(region: Weak<dyn Tied>, addr: usize, len: usize) -> Result<Option<Tie>, Errno> {
-    if !is_wanted(roce_trust::environment::variable(VARIABLE).as_deref())? {
+/// `Unsupported` if the memory can't be tied, `OutOfMemory` if too many regions are, `InvalidInput` if
+/// the variable has a wrong value.
+pub fn tie_memory(region: Weak<dyn Tied>, addr: usize, len: usize) -> io::Result<Option<Tie>> {
+    if !is_wanted(environment::value(VARIABLE).as_deref())? {
         return Ok(None);
     }
     let bytes = addr as u64..addr.saturating_add(len) as u64;
     let mut ties = TIES.lock();
     let fd = ties.descriptor().map_err(|errno| {
-        log::with_reason(Errno::EOPNOTSUPP, || {
-            format!("{VARIABLE} needs userfaultfd, which this system refuses: {errno}")
-        })
+        let reason = format!("{VARIABLE} needs userfaultfd, which this system refuses: {errno}");
+        io::Error::new(io::ErrorKind::Unsupported, reason)
     })?;
     if ties.all.len() >= MAX_TIES {
-        return Err(log::with_reason(Errno::ENOMEM, || {
-            format!("with {VARIABLE}, a process can have {MAX_TIES} regions")
-        }));
+        let reason = format!("with {VARIABLE}, a process can have {MAX_TIES} regions");
+        return Err(io::Error::new(io::ErrorKind::OutOfMemory, reason));
     }
     let pages = whole_pages(&bytes).ok_or(Errno::EINVAL)?;
     let mut request = Register {
@@ -130,13 +130,14 @@ pub(crate) fn tie(region: Weak<dyn Tied>, addr: usize, len: usize) -> Result<Opt
         ioctls: 0,
     };
     // SAFETY: the structure is the kernel's. Nothing is write-protected, so no access is delayed.
-    if let Err(errno) = unsafe { register(fd, &raw mut request) } {
-        return Err(log::with_reason(Errno::EOPNOTSUPP, || {
-            format!(
-                "with {VARIABLE}, memory must be anonymous, shared or in huge pages, and the \
-                 program must not use userfaultfd for it: {errno}"
-            )
-        }));
+    #[expect(unsafe_code)]
+    let registered = unsafe { register(fd, &raw mut request) };
+    if let Err(errno) = registered {
+        let reason = format!(
+            "with {VARIABLE}, memory must be anonymous, shared or in huge pages, and the program \
+             must not use userfaultfd for it: {errno}"
+        );
+        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
     }
     let id = ties.next;
     ties.next += 1;
@@ -145,13 +146,14 @@ pub(crate) fn tie(region: Weak<dyn Tied>, addr: usize, len: usize) -> Result<Opt
 }
 
 /// Whether the variable's value asks for ties.
-fn is_wanted(value: Option<&OsStr>) -> Result<bool, Errno> {
+fn is_wanted(value: Option<&OsStr>) -> io::Result<bool> {
     match value.map(OsStr::as_encoded_bytes) {
         None | Some(b"" | b"0") => Ok(false),
         Some(b"1") => Ok(true),
-        _ => Err(log::with_reason(Errno::EINVAL, || {
-            format!("{VARIABLE} is {value:?}, and must be 0 or 1")
-        })),
+        _ => {
+            let reason = format!("{VARIABLE} is {value:?}, and must be 0 or 1");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+        }
     }
 }
 
@@ -162,10 +164,10 @@ impl Drop for Tie {
             return;
         };
         let bytes = ties.all.swap_remove(at).bytes;
-        let (Some((generation, Ok(fd))), Some(pages)) = (ties.source, whole_pages(&bytes)) else {
+        let (Some((process, Ok(fd))), Some(pages)) = (ties.source, whole_pages(&bytes)) else {
             return;
         };
-        if generation != fork::generation() {
+        if process != std::process::id() {
             return;
         }
         let mut others: Vec<Range<u64>> = ties
@@ -180,13 +182,14 @@ impl Drop for Tie {
                 len: part.end - part.start,
             };
             // SAFETY: the structure is the kernel's. If nothing is mapped there, the call fails.
+            #[expect(unsafe_code)]
             let _ = unsafe { unregister(fd, &raw mut part) };
         }
     }
 }
 
 fn whole_pages(bytes: &Range<u64>) -> Option<Range<u64>> {
-    let page = mappings::page_size().ok()? as u64;
+    let page = page_size() as u64;
     let end = bytes.end.checked_next_multiple_of(page)?;
     Some(bytes.start - bytes.start % page..end)
 }
@@ -212,9 +215,9 @@ impl Ties {
     /// The descriptor of this process. A child opens its own, because its parent's is for the
     /// parent's memory.
     fn descriptor(&mut self) -> Result<RawFd, Errno> {
-        let generation = fork::generation();
+        let process = std::process::id();
         if let Some((of, fd)) = self.source
-            && of == generation
+            && of == process
         {
             return fd;
         }
@@ -223,7 +226,7 @@ impl Ties {
             start_reader(file).map(|()| fd)
         });
         self.all.clear();
-        self.source = Some((generation, opened));
+        self.source = Some((process, opened));
         opened
     }
 
@@ -247,9 +250,11 @@ fn open() -> Result<File, Errno> {
 fn open_with(features: u64) -> Result<(File, u64), Errno> {
     let flags = libc::O_CLOEXEC | USER_MODE_ONLY;
     // SAFETY: the call only makes a descriptor.
+    #[expect(unsafe_code)]
     let fd = Errno::result(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) })?;
     let fd = RawFd::try_from(fd).map_err(|_| Errno::EBADF)?;
     // SAFETY: nothing else knows the new descriptor.
+    #[expect(unsafe_code)]
     let file = unsafe { File::from_raw_fd(fd) };
     let mut api = Handshake {
         api: API,
@@ -257,6 +262,7 @@ fn open_with(features: u64) -> Result<(File, u64), Errno> {
         ioctls: 0,
     };
     // SAFETY: the structure is the kernel's.
+    #[expect(unsafe_code)]
     unsafe { handshake(fd, &raw mut api) }?;
     Ok((file, api.features))
 }
@@ -264,20 +270,17 @@ fn open_with(features: u64) -> Result<(File, u64), Errno> {
 /// Starts the thread that reads the reports until the process ends. A thread that unmaps memory waits
 /// until its report is read, so the reader takes no lock before that.
 fn start_reader(mut reports: File) -> Result<(), Errno> {
-    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
-    let started = std::thread::Builder::new()
-        .name("roce-unmap".to_owned())
-        .spawn(move || {
-            // The kernel's `uffd_msg`.
-            let mut report = [0; 32];
-            while reports.read_exact(&mut report).is_ok() {
-                if let Some(range) = unmapped(&report) {
-                    let regions = TIES.lock().regions_in(&range);
-                    regions.iter().for_each(|region| region.lose_memory());
-                }
+    let thread = std::thread::Builder::new().name("roce-unmap".to_owned());
+    let started = signals::spawn(thread, move || {
+        // The kernel's `uffd_msg`.
+        let mut report = [0; 32];
+        while reports.read_exact(&mut report).is_ok() {
+            if let Some(range) = unmapped(&report) {
+                let regions = TIES.lock().regions_in(&range);
+                regions.iter().for_each(|region| region.lose_memory());
             }
-        });
-    before.thread_set_mask()?;
+        }
+    });
     started.map(drop).map_err(|_| Errno::EAGAIN)
 }
 
