@@ -44,7 +44,6 @@ pub fn durable_memory(memory: Memory) -> Result<Memory, NotPersistent> {
 }
 
 /// Memory that is not mapped, or not with the rights that a region needs.
-#[derive(Debug)]
 pub struct NotMapped {
     addr: usize,
     len: usize,
@@ -67,6 +66,8 @@ impl fmt::Display for NotMapped {
         )
     }
 }
+
+debug_as_display!(NotMapped);
 
 impl std::error::Error for NotMapped {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
