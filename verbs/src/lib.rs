@@ -134,16 +134,6 @@
 //! # }
 //! ```
 //!
-//! # Features
-//!
-//! All are on by default. A program that needs none of them builds 42 crates instead of 61.
-//!
-//! | feature | has |
-//! |---|---|
-//! | `xdp` | the datapath over AF_XDP |
-//! | `observe` | captures, logs of failures, metrics, and what `roce top` and `roce run --summary` show |
-//! | `faults` | injected faults |
-//!
 //! # Which thread does the work
 //!
 //! The thread that posts or polls drives the NIC, so an application that spins pays for no
@@ -162,7 +152,6 @@
 #[macro_use]
 mod macros;
 
-#[cfg(feature = "observe")]
 mod capture;
 pub mod cm;
 pub mod completion;
@@ -173,11 +162,7 @@ pub mod device;
 mod environment;
 mod error;
 mod events;
-#[cfg(feature = "faults")]
 pub mod faults;
-#[cfg(not(feature = "faults"))]
-#[path = "no_faults.rs"]
-mod faults;
 mod gid;
 mod interfaces;
 pub mod memory;
@@ -189,18 +174,13 @@ pub mod rdma_cm;
 mod runtime;
 pub mod settings;
 mod signals;
-#[cfg(feature = "observe")]
 mod tally;
-#[cfg(not(feature = "observe"))]
-mod unobserved;
-mod waits;
-#[cfg(feature = "observe")]
 mod watch;
 pub mod why;
 pub mod work;
 
 pub use prelude::*;
 pub use roce_cm;
-#[cfg(all(feature = "observe", any(test, fuzzing)))]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub use watch::hostile;

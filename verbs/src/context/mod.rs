@@ -10,20 +10,20 @@ pub use paths::AddressOptions;
 use crate::datapath::{self, Datapath, Layers};
 use crate::device::Device;
 use crate::error::{OpenError, StartError};
+use crate::faults::Faults;
 use crate::gid::GidTable;
 use crate::runtime::{
     DeviceState, Engine, EventQueue, Injections, Monitor, PersistListener, Persister, Starter,
     port_limits, send_waiting_at_exit, spawn_driver,
 };
 use crate::settings::{OpenOptions, PrioritySettings};
-#[cfg(feature = "observe")]
 use crate::tally;
-#[cfg(feature = "observe")]
 use crate::watch::{self, WatchHandle};
 use crate::why::{
     Explanation, FailedConnection, GatheredEvidence, KernelWatch, is_of_lost_packets,
 };
 use parking_lot::Mutex;
+use roce_port::fault::FaultLayer;
 use roce_stack::{Nic, NicConfig};
 use roce_wire::Qpn;
 use std::any::Any;
@@ -46,6 +46,8 @@ pub struct Context {
 pub(crate) struct Inner {
     pub(crate) shared: Arc<DeviceState>,
     pub(crate) device: Device,
+    /// The faults that it injects, with their seed.
+    faults: Option<Faults>,
     pub(crate) injections: Option<Injections>,
     pub(crate) priorities: PrioritySettings,
     gids: Mutex<GidTable>,
@@ -54,7 +56,6 @@ pub(crate) struct Inner {
     pub(crate) connections: Mutex<Weak<dyn Any + Send + Sync>>,
     driver: Option<JoinHandle<()>>,
     /// Shows the device to programs that watch the process.
-    #[cfg(feature = "observe")]
     watch_handle: Option<WatchHandle>,
 }
 
@@ -79,38 +80,41 @@ impl Context {
         // For the explanation of a failure: docs/adr/0053-flight-recorder.md.
         nic.record_events(true);
         let events = EventQueue::new(MAX_EVENTS).map_err(OpenError::system("making a timerfd"))?;
-        let injected = options.injected()?;
-        let mut injections =
-            injected.map(|(faults, judge)| Injections::new(faults, judge, &mut nic));
+        let judge = options.judge()?;
+        let injected = judge
+            .iter()
+            .flat_map(|judge| judge.faults().injections().to_vec());
+        let network = options.network_faults()?;
+        let faults = network.map(|network| injected.fold(Faults::from(network), Faults::inject));
+        let mut injections = judge.map(|judge| Injections::new(judge, &mut nic));
         let (tap, why) = options.tap_and_log(device);
         let layers = Layers {
-            faults: injections.as_ref().and_then(Injections::layer),
+            faults: network
+                .filter(|network| !network.is_faultless())
+                .map(|network| FaultLayer::new(network, network.seed.unwrap_or_default())),
             gate: injections.as_ref().and_then(Injections::gate),
             tap,
         };
         let mut engine = Engine::new(nic, port, Arc::new(events), device.name());
         engine.why = why;
-        #[cfg(feature = "observe")]
-        {
-            engine.tally = tally::open();
-        }
+        engine.tally = tally::open();
         let starter = Starter::new(device, datapath_options, priorities.priorities, layers)
             .map_err(OpenError::system("making a socket"))?;
         let shared = Arc::new(DeviceState::new(engine, starter)?);
         let listener: Arc<dyn PersistListener> = shared.clone();
         shared.lock().persister = Some(Persister::new(Arc::downgrade(&listener)));
+        let driver = spawn_driver(Arc::clone(&shared), Monitor::new(device), &device.name())
+            .map_err(OpenError::system("starting the background thread"))?;
         if let Some(injections) = &mut injections {
             let started = injections.start(&shared);
             started.map_err(OpenError::system("starting the thread of timed faults"))?;
         }
-        let driver = spawn_driver(Arc::clone(&shared), Monitor::new(device), &device.name())
-            .map_err(OpenError::system("starting the background thread"))?;
         send_waiting_at_exit(&shared);
         let inner = Inner {
-            #[cfg(feature = "observe")]
-            watch_handle: watch::register(device, &shared, options.metrics_address()),
+            watch_handle: watch::register(device, &shared, options.metrics),
             shared,
             device: device.clone(),
+            faults,
             injections,
             priorities,
             gids: Mutex::new(GidTable::new(
@@ -227,10 +231,7 @@ impl Drop for Inner {
         }
         // Unregister the device before its state is dropped, so that a watcher never sees a device
         // that is being closed.
-        #[cfg(feature = "observe")]
-        {
-            self.watch_handle = None;
-        }
+        self.watch_handle = None;
     }
 }
 

@@ -2,12 +2,10 @@
 
 use super::Context;
 use crate::datapath::XdpQueue;
-#[cfg(feature = "faults")]
 use crate::faults::Faults;
 use crate::runtime::Injections;
 use crate::settings::PrioritySettings;
 use roce_stack::{CongestionSettings, Counters};
-#[cfg(feature = "observe")]
 use std::net::SocketAddr;
 
 impl Context {
@@ -23,7 +21,6 @@ impl Context {
 
     /// The address at which this process serves its metrics, if the program requested metrics
     /// ([`OpenOptions::metrics`](crate::settings::OpenOptions::metrics)) and the address was free.
-    #[cfg(feature = "observe")]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.inner.watch_handle.as_ref()?.metrics()
     }
@@ -34,10 +31,8 @@ impl Context {
     }
 
     /// The faults that the device injects, if any, with their seed.
-    #[cfg(feature = "faults")]
     pub fn faults(&self) -> Option<Faults> {
-        let injections = self.inner.injections.as_ref()?;
-        Some(injections.faults().clone())
+        self.inner.faults.clone()
     }
 
     /// Whether the faults that were injected have taken the link down.

@@ -1,10 +1,7 @@
 //! The port of a datapath, and the layers around it.
 
 use super::{Datapath, DatapathKind, NotTaken};
-#[cfg(feature = "observe")]
 use crate::capture::Tap;
-#[cfg(not(feature = "observe"))]
-use crate::unobserved::Tap;
 use roce_port::fault::FaultLayer;
 use roce_port::{Layered, LinkGate, Port};
 use roce_udp::UdpPort;

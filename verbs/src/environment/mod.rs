@@ -14,6 +14,7 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::Write as _;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 /// The value of a variable, parsed by `parse`, if it is set.
 pub(crate) fn variable<T>(
@@ -30,11 +31,9 @@ pub(crate) fn variable<T>(
 
 /// What the first call of the process makes of a variable, if it is set, for the calls after it. An
 /// error is kept with the variable's value.
-#[cfg(any(feature = "faults", feature = "observe"))]
-pub(crate) type Once<T> = std::sync::OnceLock<Result<Option<T>, (String, String)>>;
+pub(crate) type Once<T> = OnceLock<Result<Option<T>, (String, String)>>;
 
 /// As [`variable`], but `make` is called once in the process.
-#[cfg(any(feature = "faults", feature = "observe"))]
 pub(crate) fn variable_once<T: Clone>(
     once: &Once<T>,
     variable: &'static str,

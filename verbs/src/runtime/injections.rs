@@ -1,9 +1,8 @@
-//! The fault injection of an open device.
+//! The fault injection of an open device, other than faults of the network.
 
 use super::{DeviceState, Engine};
-use crate::faults::{ContextFaults, Faults, Judge, RequestJudge, TimedAction, TimedFaults};
+use crate::faults::{ContextFaults, Judge, RequestJudge, TimedAction, TimedFaults};
 use crate::signals;
-use roce_port::fault::FaultLayer;
 use roce_port::{Link, LinkGate};
 use roce_stack::{Event, Nic};
 use roce_wire::Qpn;
@@ -14,7 +13,6 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 pub(crate) struct Injections {
-    faults: Faults,
     judge: Arc<Judge>,
     context: ContextFaults,
     timed: Option<TimedFaults>,
@@ -25,9 +23,8 @@ pub(crate) struct Injections {
 
 impl Injections {
     /// The injections of a device that is being opened.
-    pub(crate) fn new(faults: Faults, judge: Arc<Judge>, nic: &mut Nic) -> Self {
+    pub(crate) fn new(judge: Arc<Judge>, nic: &mut Nic) -> Self {
         Self {
-            faults,
             context: ContextFaults::begin(Arc::clone(&judge), nic),
             timed: TimedFaults::new(&judge),
             link: Link::default(),
@@ -36,19 +33,7 @@ impl Injections {
         }
     }
 
-    /// The faults, with their seed.
-    pub(crate) fn faults(&self) -> &Faults {
-        &self.faults
-    }
-
-    /// The layer of the device's port for faults of the network, if there are any.
-    pub(crate) fn layer(&self) -> Option<FaultLayer> {
-        let network = *self.faults.network();
-        let seed = network.seed.unwrap_or_default();
-        (!network.is_faultless()).then(|| FaultLayer::new(network, seed))
-    }
-
-    /// The layer for faults of the link, if there are any.
+    /// The layer that the device's port needs.
     pub(crate) fn gate(&self) -> Option<LinkGate> {
         self.timed
             .is_some()

@@ -12,7 +12,6 @@ mod driving;
 mod engine;
 mod engine_lock;
 mod event_queue;
-#[cfg(feature = "faults")]
 mod injections;
 mod moderation;
 mod monitor;
@@ -23,8 +22,6 @@ mod spin;
 mod start;
 mod wait;
 
-#[cfg(not(feature = "faults"))]
-pub(crate) use crate::faults::Injections;
 pub(crate) use at_exit::send_waiting_at_exit;
 pub(crate) use clock::DeviceClock;
 pub(crate) use device_state::DeviceState;
@@ -33,7 +30,6 @@ pub use driving::Driving;
 pub(crate) use driving::wait_for;
 pub(crate) use engine::{Engine, MadListener};
 pub use event_queue::EventQueue;
-#[cfg(feature = "faults")]
 pub(crate) use injections::Injections;
 pub(crate) use monitor::{Changes, Monitor};
 pub(crate) use pacing::Batch;

@@ -24,9 +24,11 @@ mod prometheus;
 mod response_cache;
 mod server;
 mod snapshot;
+mod waits;
 
 pub use client::{Processes, watch_processes};
 pub use snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
+pub use waits::{ShownWaits, WaitSnapshot, show_waits};
 
 use crate::device::Device;
 use crate::environment::write_to_stderr;

@@ -4,7 +4,7 @@
 use super::devices::Devices;
 use super::prometheus;
 use super::snapshot::Snapshot;
-use crate::waits;
+use super::waits;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

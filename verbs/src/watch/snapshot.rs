@@ -1,7 +1,7 @@
 //! The data about its devices that a process shows to watchers. The same values travel as JSON and,
 //! under other names, in Prometheus text format.
 
-use crate::waits::WaitSnapshot;
+use super::waits::WaitSnapshot;
 use crate::why::{QpEventText, texts};
 use roce_observe::InWords;
 use roce_stack::{Failure, QpStatus, Recorded};

@@ -10,12 +10,10 @@ mod connection;
 mod events;
 mod evidence;
 mod explanation;
-#[cfg(feature = "observe")]
 mod file;
-#[cfg(feature = "observe")]
 mod output;
-#[cfg(feature = "observe")]
 mod packets;
+
 mod unfit;
 
 pub use advice::{Advice, KINDS, Kind, kind_of_code};
@@ -24,25 +22,17 @@ pub use connection::{ConnectionFault, Ends, FailedConnection};
 pub use events::QpEventText;
 pub use evidence::{PacketsNotSent, packets_not_sent};
 pub use explanation::Explanation;
-#[cfg(feature = "faults")]
 pub(crate) use explanation::c_name;
-#[cfg(feature = "observe")]
 pub use output::{RefusedCall, WhyOutput, environment_why};
-#[cfg(feature = "observe")]
 pub use packets::{WHY_PCAP_VARIABLE, environment_why_packets};
 pub use roce_observe::InWords;
 pub use roce_stack::{
     Cause, DeniedAccess, Extent, FailedRequest, Failure, QpEvent, Recorded, Verdict,
 };
 
-#[cfg(not(feature = "observe"))]
-pub(crate) use crate::unobserved::WhyLog;
-#[cfg(feature = "observe")]
 pub(crate) use events::texts;
 pub(crate) use evidence::{KernelView, KernelWatch, LossSigns, Places, is_of_lost_packets};
-#[cfg(feature = "observe")]
 pub(crate) use output::{WhyLog, check_why_setting};
-#[cfg(feature = "observe")]
 pub(crate) use packets::check_why_packets_setting;
 pub(crate) use unfit::UnfitPackets;
 

@@ -2,17 +2,14 @@
 
 mod explaining;
 mod sending;
-#[cfg(all(test, feature = "observe"))]
+#[cfg(test)]
 mod tests;
 
 use super::moderation::Moderation;
 use super::pacing::Pacing;
 use super::{EventQueue, Persister};
 use crate::datapath::DevicePort;
-#[cfg(feature = "observe")]
 use crate::tally::DeviceCount;
-#[cfg(not(feature = "observe"))]
-use crate::unobserved::DeviceCount;
 use crate::why::{KernelWatch, WhyLog};
 use roce_port::{PortError, RxSink};
 use roce_stack::{Counters, CqId, Event, Instant, Nic, Persisted, QpAttributes, QpState, RxMeta};

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The most of a process in a snapshot.
-#[cfg(feature = "observe")]
 const MOST: usize = 64;
 
 /// Something that a process waits for.
@@ -47,8 +46,7 @@ impl Drop for ShownWaits {
 
 debug_fields!(ShownWaits);
 
-#[cfg(feature = "observe")]
-pub(crate) fn all() -> Vec<WaitSnapshot> {
+pub(super) fn all() -> Vec<WaitSnapshot> {
     // A call may take long, and threads that begin or cease to wait must not.
     let sources = SOURCES.lock().clone();
     let each = sources.iter().flat_map(|source| {
@@ -58,7 +56,7 @@ pub(crate) fn all() -> Vec<WaitSnapshot> {
     each.take(MOST).collect()
 }
 
-#[cfg(all(test, feature = "observe"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::mpsc;
