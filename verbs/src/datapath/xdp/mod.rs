@@ -5,8 +5,8 @@
 
 use super::port::source_port_secret;
 use super::{
-    Datapath, DatapathChoice, DatapathKind, DatapathOptions, DatapathPort, UDP,
-    XdpAttachment, XdpChecksum, XdpMode,
+    Datapath, DatapathChoice, DatapathKind, DatapathOptions, DatapathPort, UDP, XdpAttachment,
+    XdpChecksum, XdpMode,
 };
 use crate::device::Device;
 use reasons::{tx_features, why_copied};
