@@ -8,7 +8,7 @@ use crate::device::Device;
 use roce_capture::{Capture, Direction, InterfaceId, Packet};
 use roce_port::{Effects, Layer, Loss, Port, PortError, RxSink};
 use roce_stack::{Flow, IpCovered, ReserveError, RoceVersion, RxMeta, Sequenced, TxMeta, TxSlot};
-use roce_wire::Qpn;
+use roce_wire::{Bth, Qpn};
 use std::time::SystemTime;
 
 /// Captures each packet that the port sends or receives. The NIC builds a packet in the tap's
@@ -93,7 +93,7 @@ impl Tap {
     fn write_received(&mut self, time: SystemTime, meta: &RxMeta, transport: &[u8]) {
         self.frame.received(meta, transport);
         self.write(
-            dest_qpn(transport),
+            Bth::dest_qpn_of(transport).unwrap_or(Qpn::QP0),
             meta.version(),
             time,
             Direction::Received,
@@ -239,13 +239,5 @@ impl RxSink for Tapped<'_> {
         comments.clear();
         comments.lost(why);
         self.tap.write_received(SystemTime::now(), meta, transport);
-    }
-}
-
-/// The QP that a packet is for. A packet that is too short is for none; 0 is no QP of ours.
-fn dest_qpn(transport: &[u8]) -> Qpn {
-    match transport.get(5..8) {
-        Some(&[high, middle, low]) => Qpn::from_bits(u32::from_be_bytes([0, high, middle, low])),
-        _ => Qpn::from_bits(0),
     }
 }
