@@ -1,4 +1,4 @@
-//! What was observed of an RDMA NIC, in words for people.
+//! Observations of an RDMA NIC, in words for people.
 //!
 //! The stack reports data: the [`Cause`](roce_stack::Cause) of a failure, a
 //! [`Mismatch`](roce_stack::Mismatch) between the two ends, the last

@@ -88,7 +88,7 @@ impl Display for InWords<'_, Mismatch> {
     }
 }
 
-/// What to do about a mismatch, the most likely help first.
+/// The advice about a mismatch, the most likely help first.
 pub fn advice_on(mismatch: &Mismatch) -> &'static [&'static str] {
     const NUMBERS: &str =
         "compare the QP number and the GID that the peer connects to with those of this QP";

@@ -1,4 +1,4 @@
-//! What a network did to a packet before it arrived.
+//! The effects of a network on a packet before it arrived.
 
 use roce_stack::Duration;
 

@@ -9,8 +9,7 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What a layer does differently from the port inside it, which each method gets. By default, the
-/// port does everything.
+/// A layer around a port. Each method gets the port inside it; by default, the port does everything.
 pub trait Layer {
     /// [`Transmit::reserve_run`].
     ///

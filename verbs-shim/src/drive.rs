@@ -44,7 +44,7 @@ pub(crate) enum Ended {
     Failed,
 }
 
-/// What a thread does next.
+/// A thread's next step.
 enum Step {
     Queued,
     Over,

@@ -1,4 +1,4 @@
-//! What the program's signal handlers ask of a call that waits in `ppoll`.
+//! The requests of the program's signal handlers to a call that waits in `ppoll`.
 //!
 //! The kernel restarts a `read` after a signal whose handler has `SA_RESTART`, and lets it fail with
 //! `EINTR` after another. It never restarts `ppoll`, and nothing says which handler ran. So a thread
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const HOLDS: Duration = Duration::from_millis(10);
 
 thread_local! {
-    /// What this thread has found, and when.
+    /// This thread's finding, and its time.
     static FOUND: Cell<Option<(Instant, Handlers)>> = const { Cell::new(None) };
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Registered {
     pub(crate) _counted: Use,
 }
 
-/// What keeps the memory of a region alive.
+/// The owner that keeps the memory of a region alive.
 pub(crate) enum Backing {
     /// Nothing: there is no memory.
     None,

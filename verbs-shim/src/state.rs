@@ -1,4 +1,4 @@
-//! What an open device and its objects share.
+//! The state that an open device and its objects share.
 
 use crate::limits::Counts;
 use crate::objects::Registry;

@@ -25,7 +25,7 @@ unsafe extern "C-unwind" {
 
 /// The result of a call that may wait.
 pub(crate) enum Found<T> {
-    /// What it waits for is there.
+    /// The event or completion is there.
     Now(T),
     /// It will be there when this descriptor is readable: that of an `EventQueue`, or the one that
     /// [`when_readable`] made.

@@ -39,7 +39,7 @@ pub enum OpenError {
         variable: &'static str,
         /// Its value.
         value: String,
-        /// What is wrong with it.
+        /// The fault.
         error: String,
     },
     /// A system call failed.

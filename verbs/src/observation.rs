@@ -1,4 +1,4 @@
-//! What a device has done: counters, captured packets, and snapshots of all devices of a process
+//! The record of a device's work: counters, captured packets, and snapshots of all devices of a process
 //! or of all processes of the host.
 
 pub use crate::tally::{Tally, Totals, totals_of_this_program};

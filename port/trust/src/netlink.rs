@@ -1,4 +1,4 @@
-//! What the kernel answers about links, addresses, routes and sockets: single requests by netlink(7).
+//! Single requests by netlink(7), about links, addresses, routes and sockets.
 //!
 //! Whatever a datagram contains, reading it ends: with messages, or with an error.
 

@@ -1,4 +1,4 @@
-//! What C sees of the devices of IDs.
+//! The devices of IDs as C sees them.
 
 use crate::context;
 use crate::device::Device;

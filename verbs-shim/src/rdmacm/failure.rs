@@ -69,7 +69,7 @@ pub(super) fn report(event: &Event, number: u32, status: c_int) {
     output.write(&failed);
 }
 
-/// What an event says about a connection that was not made.
+/// The step that failed, and advice, for an event about a connection that was not made.
 fn fault(event: &Event) -> Option<ConnectionFault> {
     let (step, advice) = match event.kind {
         EventKind::AddrError => (

@@ -1,4 +1,4 @@
-//! What C sees of IDs.
+//! IDs as C sees them.
 
 use super::channel::Channel;
 use super::device::CmDevice;
@@ -26,7 +26,7 @@ pub(super) struct Id {
     pub(super) own: Mutex<Own>,
 }
 
-/// What belongs to C's ID only.
+/// The part of C's ID that the Rust ID does not have.
 #[derive(Default)]
 pub(super) struct Own {
     /// The channel of an ID for which the program passed none: each call waits for its event.

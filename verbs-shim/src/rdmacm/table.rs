@@ -27,7 +27,7 @@ impl<T> ByAddress<T> {
         self.0.lock().insert(address, object);
     }
 
-    /// What `select` makes of the objects that it selects.
+    /// The results of `select` for the objects that it selects.
     pub(super) fn select<R>(&self, select: impl Fn(&T) -> Option<R>) -> Vec<R> {
         let objects = self.0.lock();
         objects
@@ -115,7 +115,7 @@ pub(super) struct Table {
     destroyed_channels: Destroyed,
     pub(super) events: ByAddress<DeliveredEvent>,
     pub(super) devices: Devices,
-    /// What C sees of the devices.
+    /// The devices as C sees them.
     opened: Mutex<Vec<Arc<CmDevice>>>,
 }
 
@@ -158,7 +158,7 @@ impl Table {
         }
     }
 
-    /// What C sees of an open device.
+    /// An open device as C sees it.
     ///
     /// # Errors
     /// `ENODEV` if it is none of the table's.

@@ -22,7 +22,7 @@ enum Kind {
     Error,
     /// A fact about the socket.
     Fact(fn(c_int) -> Result<c_int, Errno>),
-    /// What TCP needs and RDMA does not: any number is right, and this is the one that is read.
+    /// An option that TCP needs and RDMA does not: any number is right, and this is the one that is read.
     Ignored(c_int),
     /// RDMA_ROUTE.
     Route,

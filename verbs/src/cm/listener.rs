@@ -159,7 +159,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// What the peer asks for.
+    /// The peer's request.
     pub fn request(&self) -> &Request {
         &self.request
     }

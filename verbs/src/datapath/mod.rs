@@ -143,13 +143,13 @@ pub enum DatapathKind {
         why_copied: Option<String>,
         /// The number of queues in use.
         queues: usize,
-        /// What the driver can do for frames that it sends from the process's memory; `None` if the
+        /// The driver's help for frames that it sends from the process's memory; `None` if the
         /// kernel does not report it.
         tx_features: Option<TxFeatures>,
     },
 }
 
-/// What a driver can do for frames that it sends from the process's memory (AF_XDP TX metadata,
+/// A driver's help for frames that it sends from the process's memory (AF_XDP TX metadata,
 /// from Linux 6.8 on).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxFeatures {

@@ -29,7 +29,7 @@ pub(crate) fn variable<T>(
     )
 }
 
-/// What the first call of the process makes of a variable, if it is set, for the calls after it. An
+/// The value that the first call of the process makes of a variable, if it is set, for the calls after it. An
 /// error is kept with the variable's value.
 pub(crate) type Once<T> = OnceLock<Result<Option<T>, (String, String)>>;
 

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Injection {
     /// For completions: restricts it to the `qp`-th QP that the process creates, counted from 1.
     pub qp: Option<u32>,
-    /// What fails, and how.
+    /// The target, and how it fails.
     pub what: Target,
     /// Which of the matching calls, completions, regions or requests fail, or at which time.
     pub when: When,

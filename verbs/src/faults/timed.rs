@@ -4,7 +4,7 @@ use super::strike::report;
 use super::{Injection, Judge, Target, TimedFault, When};
 use roce_stack::Duration;
 
-/// What to do at that time.
+/// The action at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimedAction {
     PortDown,

@@ -70,7 +70,7 @@ impl QpOptions {
 /// retries and for outstanding READs and atomics are for RC and XRC; UC ignores them.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectOptions {
-    /// What the peer may do through the QP.
+    /// The peer's rights through the QP.
     pub access: Access,
     /// The path MTU; `None` means the largest that fits in the interface's MTU.
     pub path_mtu: Option<PathMtu>,

@@ -12,7 +12,7 @@ const DEFAULT_ACK_TIMEOUT: u8 = 14;
 /// The depth that means the most.
 const MOST: u8 = u8::MAX;
 
-/// What a program says about a connection (`rdma_conn_param`).
+/// A program's parameters of a connection (`rdma_conn_param`).
 #[derive(Clone, Debug)]
 pub struct ConnectionOptions {
     /// The QP's number.

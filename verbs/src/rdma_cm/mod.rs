@@ -149,11 +149,11 @@ pub struct Event {
     pub id: Arc<Id>,
     /// For a request, the ID of the new connection.
     pub child: Option<Arc<Id>>,
-    /// What has happened.
+    /// The kind of event.
     pub kind: EventKind,
     /// Why it is a failure, if it is one.
     pub failure: Option<Failure>,
-    /// What else it says.
+    /// The parameters.
     pub data: EventData,
     /// The peer's private data.
     pub private: Vec<u8>,
@@ -203,7 +203,7 @@ pub enum Failure {
     Own(IdError),
 }
 
-/// What an event says besides its kind.
+/// The parameters of an event.
 #[derive(Debug)]
 pub enum EventData {
     /// Nothing.

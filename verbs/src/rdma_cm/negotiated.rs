@@ -1,4 +1,4 @@
-//! What two ends have negotiated, and what it means for an ID's QP.
+//! The parameters that two ends have negotiated, and their effect on an ID's QP.
 
 use super::{Id, IdError, Inner, State};
 use crate::device::{Context, Gid};

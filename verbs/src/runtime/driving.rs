@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// What `ib_send_lat -e` and rping do. On a busy machine, a thread may not get a processor for
+    /// As `ib_send_lat -e` and rping wait. On a busy machine, a thread may not get a processor for
     /// longer than its turn, and then the background thread helps. So the best of many batches counts.
     #[test]
     fn a_message_wakes_up_only_the_thread_that_waits_for_it() {

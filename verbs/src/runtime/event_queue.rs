@@ -348,7 +348,7 @@ mod tests {
                 assert!(edge(&epoll), "{other} while {taker} takes");
             }
         }
-        // What another thread adds shows those, too.
+        // A later event of another thread shows those, too.
         while queue.poll().is_some() {}
         queue.push_in(9, 1);
         queue.push(2);

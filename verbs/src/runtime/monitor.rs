@@ -27,7 +27,7 @@ struct Status {
     gids: Vec<GidEntry>,
 }
 
-/// What the kernel's messages changed. There may be no event: the kernel also reports that an address
+/// The changes that the kernel's messages made. There may be no event: the kernel also reports that an address
 /// which the interface has can be used from now on.
 pub(crate) struct Changes {
     pub(crate) addresses: Vec<IpAddr>,

@@ -7,7 +7,7 @@ use roce_stack::Instant;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::Duration;
 
-/// What a thread polls to wait for packets.
+/// The descriptors that a thread polls to wait for packets.
 ///
 /// These are numbers, not duplicates, which would cost two system calls for each descriptor and sleep.
 /// The port may close one while a thread polls it, and the number may become another file's. Polling

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// The variable that has the path of the shared memory.
 const VARIABLE: &str = "ROCE_TALLY";
 
-/// What a program and all its children have done so far.
+/// The work of a program and all its children so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// The number of processes that opened a device.

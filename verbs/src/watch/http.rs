@@ -25,7 +25,7 @@ pub(super) enum Request {
     TooLong,
 }
 
-/// What a request asks for, once its head is complete or the peer has closed its end. A request
+/// The kind of request, once its head is complete or the peer has closed its end. A request
 /// from this host (`is_local`) must name this host: any web page can have its reader's browser send
 /// requests there, under a name of the page's own.
 pub(super) fn parse_request(

@@ -21,7 +21,7 @@ pub struct Snapshot {
     pub seconds: f64,
     /// The open devices. A device that is open several times appears several times.
     pub devices: Vec<DeviceSnapshot>,
-    /// What it waits for that a peer or the program itself must do.
+    /// The waits for something that a peer or the program itself must do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<WaitSnapshot>,
 }

@@ -10,11 +10,11 @@ const MOST: usize = 64;
 /// Something that a process waits for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WaitSnapshot {
-    /// What waits, and for what.
+    /// The waiting call, and the event that it waits for.
     pub what: String,
     /// Why it may wait in vain, if something shows it.
     pub likely: Option<String>,
-    /// What to do.
+    /// The advice.
     pub advice: String,
 }
 

@@ -6,14 +6,14 @@
 pub struct Kind {
     /// The upper bits of the [code](roce_stack::Cause::code).
     pub number: u32,
-    /// What happened, in one sentence.
+    /// The failure, in one sentence.
     pub meaning: &'static str,
     /// The completion statuses or asynchronous events that report it, in C.
     pub event: &'static str,
     /// The ways in which it happens: the lower four bits of the code, and what they mean. Empty if
     /// there is only one, whose bits are 0.
     pub ways: &'static [(u32, &'static str)],
-    /// What to do, the most likely help first.
+    /// The advice, the most likely help first.
     pub advice: &'static [Advice],
 }
 
@@ -23,19 +23,19 @@ pub struct Kind {
 pub struct Advice {
     /// The ways in which it helps; empty if it always does.
     pub ways: &'static [u32],
-    /// What to do.
+    /// The advice.
     pub text: &'static str,
 }
 
 impl Kind {
-    /// What the lower bits of a code of this kind mean; `None` if nothing.
+    /// The meaning of the lower bits of a code of this kind; `None` if they have none.
     pub fn way(&self, code: u32) -> Option<&'static str> {
         let way = code & 0xf;
         let known = self.ways.iter().find(|(number, _)| *number == way);
         known.map(|(_, meaning)| *meaning)
     }
 
-    /// What to do about a failure with this code.
+    /// The advice about a failure with this code.
     pub fn advice_for(&self, code: u32) -> impl Iterator<Item = &'static str> {
         let way = code & 0xf;
         let helps = move |advice: &&Advice| advice.ways.is_empty() || advice.ways.contains(&way);
@@ -53,7 +53,7 @@ pub fn kind_of_code(code: u32) -> Option<&'static Kind> {
     is_known.then_some(kind)
 }
 
-/// What to do, and the ways in which each helps.
+/// The advice, and the ways in which each helps.
 macro_rules! advice {
     (@ways always) => { &[] };
     (@ways $($way:literal)|+) => { &[$($way),+] };
@@ -114,7 +114,7 @@ const SAME_TEST: &str = "do both programs belong together? The peer uses an oper
 const CAPTURE: &str =
     "capture the packets (ROCE_PCAP), and report the peer's stack if it breaks the protocol";
 
-/// What to do if the memory of a send or receive request can't be used.
+/// The advice if the memory of a send or receive request can't be used.
 const LOCAL_ADVICE: &[Advice] = advice! {
     1 | 4 => REGION,
     1 => REGISTERED,

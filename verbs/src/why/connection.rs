@@ -107,11 +107,11 @@ pub enum ConnectionFault {
     NoAnswer,
     /// This end could not go on.
     Own {
-        /// What it could not do.
+        /// The step that failed.
         step: &'static str,
         /// Why not.
         reason: String,
-        /// What usually helps.
+        /// The usual remedy.
         advice: &'static str,
     },
 }
@@ -132,9 +132,9 @@ pub struct FailedConnection {
     pub why: String,
     /// The likely cause of lost packets, if the evidence points to one.
     pub likely: Option<&'static str>,
-    /// What shows it, in words.
+    /// The evidence, in words.
     pub evidence: Vec<String>,
-    /// What to do, the most likely help first.
+    /// The advice, the most likely help first.
     pub advice: Vec<&'static str>,
 }
 
@@ -177,7 +177,7 @@ impl FailedConnection {
     }
 }
 
-/// What shows why management datagrams get lost, gathered once for each path.
+/// The evidence of why management datagrams get lost, gathered once for each path.
 pub(crate) struct GatheredEvidence {
     signs: LossSigns,
     paths: HashMap<(IpAddr, IpAddr), Vec<Finding>>,

@@ -14,7 +14,7 @@ const MOST_AS_TEXT: usize = 12;
 pub struct QpEventText {
     /// When it happened, in milliseconds from the failure on: negative before it.
     pub ms: f64,
-    /// What happened, a [`QpEvent`](super::QpEvent) in words.
+    /// The event, a [`QpEvent`](super::QpEvent) in words.
     pub event: String,
 }
 

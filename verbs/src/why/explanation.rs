@@ -25,10 +25,10 @@ pub struct Explanation {
     pub failure: Failure,
     /// The likely cause of lost packets, if the evidence points to one.
     pub likely: Option<String>,
-    /// What counters of the device, of its port and of the kernel show about it, and the path to the
+    /// The evidence in counters of the device, of its port and of the kernel, and the path to the
     /// peer, in words.
     pub evidence: Vec<String>,
-    /// What to do, the most likely help first.
+    /// The advice, the most likely help first.
     pub advice: Vec<String>,
     /// The file that has the packets of the QP, in words, if they were asked for.
     pub packets: Option<String>,
@@ -70,7 +70,7 @@ impl Explanation {
         }
     }
 
-    /// What is known about failures of this kind.
+    /// The text about failures of this kind.
     pub fn kind(&self) -> Option<&'static Kind> {
         kind_of_code(self.failure.cause.code())
     }

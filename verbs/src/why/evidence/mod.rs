@@ -1,4 +1,4 @@
-//! What shows why a QP failed, beyond the cause that the stack names: counters of the device, of its
+//! The evidence of why a QP failed, beyond the cause that the stack names: counters of the device, of its
 //! port and of the kernel, and the path to the peer.
 
 mod device;
@@ -17,17 +17,17 @@ use std::sync::Arc;
 /// A fact that bears on a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// What was seen, with its numbers.
+    /// The observation, with its numbers.
     pub(super) fact: String,
-    /// What it means, if it is likely to be the cause.
+    /// Its meaning, if it is likely to be the cause.
     pub(super) meaning: Option<Meaning>,
 }
 
-/// What a fact means.
+/// The meaning of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meaning {
     pub(super) likely: &'static str,
-    /// What to do about it.
+    /// The advice about it.
     pub(super) advice: &'static str,
 }
 
@@ -69,7 +69,7 @@ fn retries(failure: &Failure) -> Option<u8> {
     }
 }
 
-/// What is found about a failure. Of the findings that mean something, the most certain is first.
+/// The findings about a failure. Of the findings that mean something, the most certain is first.
 pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
     let Places {
         nic,
@@ -104,7 +104,7 @@ pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
     findings
 }
 
-/// What is found about management datagrams that got lost between two addresses, of which each was
+/// The findings about management datagrams that got lost between two addresses, of which each was
 /// sent `least` times. Asks the kernel several times: no lock that packets need may be held.
 pub(super) fn between((src, dst): (IpAddr, IpAddr), least: u64, signs: &LossSigns) -> Vec<Finding> {
     let kernel = signs.kernel.as_deref().and_then(KernelWatch::look);

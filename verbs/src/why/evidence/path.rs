@@ -1,4 +1,4 @@
-//! What the kernel shows about the path to a peer at the moment: the interface, the peer's hardware
+//! The kernel's present view of the path to a peer: the interface, the peer's hardware
 //! address, the route, and the path's MTU. Nothing is sent.
 
 use super::kernel::{KernelView, TOO_BIG};
@@ -63,7 +63,7 @@ impl<'a> Path<'a> {
         self.view.interfaces.iter().find(|found| found.name == name)
     }
 
-    /// What is wrong with the interface or with the QP's own address.
+    /// The faults of the interface or of the QP's own address.
     pub(super) fn link(&self) -> Option<Finding> {
         let name = self.view.interface();
         let all = &self.view.interfaces;
@@ -102,7 +102,7 @@ impl<'a> Path<'a> {
         None
     }
 
-    /// What is wrong beyond the interface.
+    /// The faults beyond the interface.
     pub(super) fn beyond_link(&self) -> Vec<Finding> {
         [self.neighbour(), self.route()]
             .into_iter()

@@ -6,7 +6,7 @@ use super::{Finding, Meaning};
 struct Refusal {
     /// The counters' names: those of UDP sockets, of AF_XDP, and of the fault layer.
     counters: &'static [&'static str],
-    /// What has happened to these packets.
+    /// The fate of these packets.
     fact: &'static str,
     meaning: Meaning,
 }
@@ -145,7 +145,7 @@ pub struct PacketsNotSent {
     pub fact: String,
     /// The likely cause.
     pub likely: &'static str,
-    /// What to do about it.
+    /// The advice about it.
     pub advice: &'static str,
 }
 

@@ -15,7 +15,7 @@ const BLACK_HOLE: Meaning = Meaning {
              \"fragmentation needed\" and \"packet too big\" through",
 };
 
-/// What the length of the packet without an answer shows. A short one shows nothing.
+/// The evidence in the length of the packet without an answer. A short one shows nothing.
 pub(super) fn unanswered(status: &QpStatus, failure: &Failure) -> Option<Finding> {
     let (path, request) = (status.path?, failure.request?);
     if path.dst.is_loopback() {

@@ -20,7 +20,7 @@ pub(super) struct FilePart {
     pub(super) keeper: Keeper,
 }
 
-/// What keeps bytes, and so how they become durable.
+/// The keeper of bytes, which decides how they become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keeper {
     /// A file, by `msync`.
@@ -95,7 +95,7 @@ fn parts_in(
     }
 }
 
-/// What keeps the bytes of a mapping, and whether it may be mapped with `MAP_SYNC`. `addr` is for the
+/// The keeper of a mapping's bytes, and whether it may be mapped with `MAP_SYNC`. `addr` is for the
 /// error.
 fn keeper(mapping: &Mapping<'_>, mounts: &str, addr: u64) -> Result<(Keeper, bool), NotPersistent> {
     if mapping.inode == 0 {
