@@ -3,6 +3,7 @@
 use super::State;
 use crate::cm::{ListenError, PortClaimError};
 use crate::error::{ConnectError, OpenError};
+use nix::errno::Errno;
 use roce_cm::CmError;
 use std::net::IpAddr;
 use std::{fmt, io};
@@ -107,7 +108,11 @@ impl fmt::Display for IdError {
                 "no RoCE device has the address {address}; `roce devices` lists those that there are"
             ),
             Self::NoRoute { to, source } => {
-                write!(f, "the kernel has no route to {to}: {source}")
+                write!(f, "the kernel has no route to {to}: ")?;
+                match source.raw_os_error() {
+                    Some(number) => f.write_str(Errno::from_raw(number).desc()),
+                    None => source.fmt(f),
+                }
             }
             Self::Joined(group) => write!(f, "the ID is in the group {group} already"),
             Self::NotJoined(group) => write!(f, "the ID is not in the group {group}"),
