@@ -2,12 +2,9 @@
 
 use super::Qp;
 use crate::convert::send_flags;
-use crate::errors::ToErrno;
 use crate::prelude::*;
 use roce_verbs::qp::{QKey, Srqn};
-use roce_verbs::work::{
-    MAX_INLINE_BYTES, MAX_SGE, Payload, PostError, SendBatch, SendFlags, Target,
-};
+use roce_verbs::work::{MAX_INLINE_BYTES, MAX_SGE, Payload, SendBatch, SendFlags, Target};
 use roce_verbs::{QpKind, Qpn, RecvRequest, RemoteAddr, SendOp, SendRequest, Sge};
 
 pub(crate) extern "C" fn post_send(
@@ -114,7 +111,7 @@ fn elements(list: In<IbvSge>, len: c_int) -> Result<Elements, Errno> {
 
 fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &IbvSendWr) -> Result<(), Errno> {
     let flags = send_flags(wr.send_flags)?;
-    let (op, target) = (operation(wr)?, target(qp, wr)?);
+    let (op, target) = operation(qp, wr)?;
     let sges = match op {
         // These operations ignore the scatter/gather list.
         SendOp::BindMw(_) | SendOp::LocalInv(_) => elements(wr.sg_list, 0)?,
@@ -134,13 +131,7 @@ fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &IbvSendWr) -> Result<(), Er
         target,
         flags,
     };
-    batch.send(&request).map_err(|error| {
-        let errno = match error {
-            PostError::WrongService { kind: QpKind::Ud } => Errno::EOPNOTSUPP,
-            _ => error.to_errno(),
-        };
-        with_reason(errno, || error.to_string())
-    })
+    batch.send(&request).or_errno()
 }
 
 /// Copies the inline data of a request to `buffer`. Inline data needs no memory region.
@@ -167,16 +158,16 @@ fn gather<'a>(buffer: &'a mut [u8; MAX_INLINE_BYTES], sges: &[Sge]) -> Result<&'
     buffer.get(..len).ok_or(Errno::EINVAL)
 }
 
-fn target(qp: &Qp, wr: &IbvSendWr) -> Result<Target, Errno> {
+fn operation(qp: &Qp, wr: &IbvSendWr) -> Result<(SendOp, Target), Errno> {
     match qp.kind {
-        QpKind::Ud => destination(qp, wr),
-        QpKind::XrcInitiator => Ok(Srqn::from_bits(wr.qp_type).into()),
-        _ => Ok(Target::Peer),
+        QpKind::Ud => datagram(qp, wr),
+        QpKind::XrcInitiator => Ok((connected(wr)?, Srqn::from_bits(wr.qp_type).into())),
+        _ => Ok((connected(wr)?, Target::Peer)),
     }
 }
 
-/// The operation of a request. The stack checks whether the QP supports it.
-fn operation(wr: &IbvSendWr) -> Result<SendOp, Errno> {
+/// The operation of a request on a connected QP.
+fn connected(wr: &IbvSendWr) -> Result<SendOp, Errno> {
     let rdma = || {
         let Rdma { remote_addr, rkey } = wr.rdma();
         RemoteAddr {
@@ -206,7 +197,7 @@ fn operation(wr: &IbvSendWr) -> Result<SendOp, Errno> {
         // Opcodes of raw packets and of drivers.
         opcode => {
             return Err(with_reason(Errno::EOPNOTSUPP, || {
-                format!("opcode is {opcode}, which this device does not support")
+                format!("opcode is {opcode}, which RC, UC and XRC QPs do not support")
             }));
         }
     })
@@ -237,7 +228,7 @@ fn atomic(wr: &IbvSendWr) -> SendOp {
     }
 }
 
-fn destination(qp: &Qp, wr: &IbvSendWr) -> Result<Target, Errno> {
+fn datagram(qp: &Qp, wr: &IbvSendWr) -> Result<(SendOp, Target), Errno> {
     let Datagram {
         ah,
         remote_qpn,
@@ -248,5 +239,18 @@ fn destination(qp: &Qp, wr: &IbvSendWr) -> Result<Target, Errno> {
             format!("remote_qpn is {remote_qpn:#x}, and must fit in 24 bits")
         })
     })?;
-    Ok(qp.destination(ah, qpn, QKey(remote_qkey))?.into())
+    let to = qp.destination(ah, qpn, QKey(remote_qkey))?;
+    let op = match wr.opcode {
+        WR_SEND => SendOp::Send,
+        WR_SEND_WITH_IMM => SendOp::SendImm(u32::from_be(wr.imm_data)),
+        opcode => {
+            return Err(with_reason(Errno::EOPNOTSUPP, || {
+                format!(
+                    "opcode is {opcode}, and a UD QP supports only IBV_WR_SEND and \
+                     IBV_WR_SEND_WITH_IMM"
+                )
+            }));
+        }
+    };
+    Ok((op, to.into()))
 }
