@@ -129,7 +129,7 @@ pub fn advice_on(mismatch: &Mismatch) -> &'static [&'static str] {
             &["a datagram's receive needs 40 bytes more than the message, for the GRH"]
         }
         Difference::Memory(_) => &[
-            "compare the address, length and key that the peer used with those of the region, and its rights with the operation",
+            "compare the peer's address, length and key with the region's, and the region's access rights with the operation",
         ],
         Difference::Right(_) => &["set the right in qp_access_flags when the QP goes to INIT"],
         _ => &[],

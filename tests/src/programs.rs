@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use testkit::has_header_or_skip;
 
@@ -28,6 +30,23 @@ pub fn roce() -> &'static Path {
             .or_else(|| sibling("roce"))
             .unwrap_or_else(|| built("roce-under-test")),
     })
+}
+
+/// Ends a program under `roce run`, by a signal that `roce run` forwards: the program has ended, too,
+/// when this returns. If `roce run` were killed, the next program could still find the interface in
+/// use. Does nothing if the program has ended.
+pub fn end(child: &mut Child) {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let patient_until = Instant::now() + PATIENCE;
+    if let Ok(None) = child.try_wait() {
+        // SAFETY: it sends a signal to the child, which has not been waited for.
+        unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
+        while Instant::now() < patient_until && matches!(child.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// A program of this package, of the same build as the calling test.

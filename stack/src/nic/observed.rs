@@ -1,4 +1,4 @@
-//! What was observed of QPs, for those who ask; and interceptors of their completions.
+//! Failures, recorded events and mismatches of QPs, for callers to poll; and interceptors of completions.
 
 use super::Nic;
 use crate::cause::Failure;

@@ -36,7 +36,7 @@ pub struct Delivery {
     pub(crate) entry: Option<EntryGuard>,
 }
 
-/// What becomes of an intercepted completion.
+/// The fate of an intercepted completion.
 #[derive(Debug)]
 pub enum Intercepted {
     /// It is delivered now.

@@ -25,7 +25,7 @@ use mismatches::Mismatches;
 use recorder::{Entry, Recorder};
 use roce_wire::{Opcode, Packet, Psn, Qpn, Syndrome};
 
-/// What was observed of a NIC, and waits to be polled.
+/// Observations of a NIC that wait to be polled.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     pub(crate) failures: Failures,
@@ -35,7 +35,7 @@ pub(crate) struct Observed {
     records: bool,
 }
 
-/// What is recorded of one QP.
+/// The recorded events of one QP.
 #[derive(Debug)]
 pub(crate) struct Trace(Option<Box<Recorder>>);
 
@@ -114,7 +114,7 @@ impl Observer<'_> {
         self.record(|| Entry::received(bth.opcode, bth.psn, packet.payload.len()));
     }
 
-    /// What becomes of the packet that is being handled.
+    /// The QP has decided what to do with the packet that is being handled.
     #[cold]
     pub(crate) fn verdict(&mut self, verdict: Verdict) {
         if let Some(recorder) = &mut self.recorder {

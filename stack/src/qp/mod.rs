@@ -11,6 +11,7 @@ mod arrivals;
 mod attr;
 mod completing;
 mod congestion;
+mod context;
 pub(crate) mod emit;
 mod failure;
 mod inbound;
@@ -31,135 +32,32 @@ mod uc;
 mod ud;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttributes, QpConfig, largest_path_mtu};
+pub(crate) use context::{Cx, Outcome, Report, Shared, Slack, Turn};
 pub(crate) use failure::QpFailure;
 pub(crate) use receives::Receives;
 use requester::Requester;
-pub(crate) use requester::Slack;
 use responder::Responder;
 
-use crate::congestion::Congestion;
 use crate::congestion::limiter::Limiter;
 use crate::congestion::notification::Notifier;
-use crate::counters::{Counters, DropReason};
 use crate::cq::CompletionQueue;
 use crate::encapsulation::RxMeta;
 use crate::event::Event;
-use crate::ids::{Handle, Srqn, XrcdId};
+use crate::ids::{Srqn, XrcdId};
 use crate::kind::{QpKind, QpState};
-use crate::memory::{MemoryTable, NotDurable, PdId, prefetch};
-use crate::observe::Observer;
-use crate::peer_window::{PeerWindows, WindowShare};
-use crate::persist::Persists;
+use crate::memory::{NotDurable, PdId, prefetch};
+use crate::peer_window::WindowShare;
 use crate::queue::QueueLimits;
-use crate::srq::SrqTable;
 use crate::time::Instant;
 use crate::traffic::QpTraffic;
 use crate::transmit::{Flow, Position, Transmit};
 use congestion::CongestionCounts;
 use core::cell::Cell;
 use core::hint::cold_path;
-use reorder::{DEFAULT_PACKETS, ReorderPool};
 use roce_wire::{Packet, Qpn};
 use service::Service;
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// What a QP can access outside of itself during a call.
-pub(crate) struct Cx<'a> {
-    pub(crate) now: Instant,
-    /// The QP in the NIC's table.
-    pub(crate) handle: Handle,
-    pub(crate) nic: &'a mut Shared,
-    /// The free bytes of the peer window.
-    pub(crate) peer_room: u64,
-    /// No packet follows the requests that the QP sends now: no reply, and no packet of another QP.
-    pub(crate) nothing_follows: bool,
-    pub(crate) outcome: Outcome,
-    pub(crate) observe: Observer<'a>,
-}
-
-impl Cx<'_> {
-    /// Drops the packet that is being handled.
-    #[cold]
-    pub(crate) fn drop(&mut self, reason: DropReason) {
-        self.nic.counters.drop(reason);
-        self.observe.dropped(reason);
-    }
-
-    /// Drops packets that had been kept.
-    #[cold]
-    pub(crate) fn drop_kept(&mut self, packets: u64, reason: DropReason) {
-        for _ in 0..packets {
-            self.nic.counters.drop(reason);
-        }
-        self.observe.dropped_kept(packets, reason);
-    }
-}
-
-/// What the QPs of a NIC share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) srqs: SrqTable,
-    pub(crate) memory: MemoryTable,
-    pub(crate) counters: Counters,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) reorder: ReorderPool,
-    pub(crate) congestion: Congestion,
-    pub(crate) peer_windows: PeerWindows,
-    /// What a QP has learned last about the delay that hosts add to a round trip.
-    pub(crate) slack: Option<Slack>,
-    pub(crate) persists: Persists,
-}
-
-impl Shared {
-    pub(crate) fn new(window_bytes: usize) -> Self {
-        Self {
-            srqs: SrqTable::default(),
-            memory: MemoryTable::default(),
-            counters: Counters::default(),
-            events: VecDeque::new(),
-            reorder: ReorderPool::new(DEFAULT_PACKETS),
-            congestion: Congestion::default(),
-            peer_windows: PeerWindows::new(window_bytes),
-            slack: None,
-            persists: Persists::default(),
-        }
-    }
-}
-
-/// What the NIC has to do for the QP after a call.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    /// The QP had more to send than [`Cx::peer_room`] allows.
-    pub(crate) out_of_peer_room: bool,
-    /// The QP has a new CNP to send.
-    pub(crate) cnp_due: bool,
-    /// A CNP has reduced the QP's rate to this, in bits a second.
-    pub(crate) slowed_to: Option<f64>,
-    /// The report for the port about packets that it keeps in memory.
-    pub(crate) report: Option<Report>,
-}
-
-/// A report for the port about packets that it keeps in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Report {
-    /// The peer has acknowledged packets. [`Qp::take_acknowledged`] returns up to which position.
-    Acknowledged,
-    /// The flow has ended.
-    Ended(Flow),
-}
-
-/// How a QP's turn to send ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// There is nothing more to send until something happens.
-    Idle,
-    /// There is more to send, after the other QPs have had their turn.
-    More,
-    /// There is more to send, but the port is full.
-    PortFull,
-}
 
 /// The parameters of a new QP.
 #[derive(Clone, Debug)]

@@ -4,14 +4,11 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use roce_tests::programs;
 
 use super::{INTERVAL, TIMEOUT};
-
-/// How long a program may take to end after SIGTERM, before it is killed.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A command as it is started in some namespace.
 pub(crate) type Namespace<'a> = &'a dyn Fn(&Path) -> Command;
@@ -137,19 +134,7 @@ impl Ours {
 }
 
 impl Drop for Ours {
-    /// Ends it by a signal that `roce run` forwards, so that the program has ended, too, when this
-    /// returns. If `roce run` were killed, the next program could still find the interface in use.
     fn drop(&mut self) {
-        if self.runs() {
-            // SAFETY: it sends a signal to the child, which has not been waited for.
-            unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGTERM) };
-            let end = Instant::now() + PATIENCE;
-            while Instant::now() < end && self.runs() {
-                thread::sleep(INTERVAL);
-            }
-        }
-        // Both calls do nothing if it has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        programs::end(&mut self.child);
     }
 }

@@ -11,11 +11,11 @@ use roce_wire::{Opcode, Psn, Syndrome};
 pub struct Recorded {
     /// When it happened.
     pub at: Instant,
-    /// What happened.
+    /// The event.
     pub event: QpEvent,
 }
 
-/// What happened at a QP.
+/// An event at a QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QpEvent {
@@ -88,7 +88,7 @@ pub enum QpEvent {
         bytes: u16,
         /// The acknowledgement that it carries, without the credits of an ACK.
         syndrome: Option<Syndrome>,
-        /// What the QP did with it.
+        /// The QP's decision about it.
         verdict: Verdict,
     },
     /// Packets in the middle of a message arrived in order, and were accepted.
@@ -135,7 +135,7 @@ pub enum QpEvent {
     },
 }
 
-/// What a QP did with a packet.
+/// A QP's decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use roce_tests::lab::{HOST_INTERFACE, Lab};
-use roce_tests::programs::listens_at;
+use roce_tests::programs::{end, listens_at};
 
 use super::{PORT, TIMEOUT};
 
@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_millis(2);
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The program, killed when dropped.
+/// The program, ended when dropped.
 pub(super) struct Ours {
     child: Child,
     /// Its output, once it has closed stdout and stderr.
@@ -83,8 +83,6 @@ impl Ours {
 
 impl Drop for Ours {
     fn drop(&mut self) {
-        // Both calls do nothing if it has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
 }

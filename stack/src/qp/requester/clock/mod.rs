@@ -13,10 +13,10 @@ mod slack;
 mod tests;
 
 use super::round_trip::{MAX_ROUND_TRIP, RoundTrips};
+use crate::qp::Slack;
 use crate::qp::attr::QpConfig;
 use crate::seq::Seq;
 use crate::time::{Duration, Instant, nanos};
-pub(crate) use slack::Slack;
 use slack::{MAX_UNSURE, MIN_SLACK};
 
 /// Each retransmission without a response doubles the time until the next one, at most this many

@@ -2,6 +2,7 @@
 //! or needed.
 
 use super::Clock;
+use crate::qp::Slack;
 use crate::time::Instant;
 
 /// The least slack: the delay, in nanoseconds, that the hosts may add to a round trip before a
@@ -20,10 +21,6 @@ const MAX_SLACK: u64 = 256 * MIN_SLACK;
 /// shows that the peer is slow. Without this, a peer that is often interrupted for as long as a
 /// round trip would look like a network that loses packets.
 pub(super) const MAX_UNSURE: u8 = 2;
-
-/// A slack in nanoseconds, from [`MIN_SLACK`] to [`MAX_SLACK`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slack(pub(super) u64);
 
 impl Clock {
     /// The slack, if a late response has changed it since the last call.
