@@ -14,9 +14,6 @@ use std::collections::VecDeque;
 /// full anyway.
 const MAX_PAIRED: u64 = 16;
 
-/// The most bytes of such a READ.
-const MAX_PAIRED_BYTES: u64 = 32 << 10;
-
 /// READs are requested in pairs if as many pairs as may be outstanding have at least this many
 /// bytes. Otherwise, the pairs would limit how much is in flight.
 const LEAST_IN_PAIRS: usize = 128 << 10;
@@ -98,8 +95,7 @@ impl Fetches {
     /// [ADR 60](../../../../docs/adr/0060-trains-of-writes.md).
     pub(super) fn chunk(&self, from: Seq, read: (Seq, Seq), window: u64, mtu: usize) -> Seq {
         let (first, last) = read;
-        let most = MAX_PAIRED.min(MAX_PAIRED_BYTES / mtu as u64);
-        let in_pairs = last - first < most && self.max * 2 * mtu >= LEAST_IN_PAIRS;
+        let in_pairs = last - first < MAX_PAIRED && self.max * 2 * mtu >= LEAST_IN_PAIRS;
         let packets = match self.max {
             _ if in_pairs => window.min(2),
             0 | 1 => window,
