@@ -100,7 +100,7 @@ fn no_library_reads_its_variables_in_another_way() {
         "cm",
         "udp",
         "xdp",
-        "capture",
+        "instruments/capture",
         "verbs",
         "verbs-shim",
         "apps/preload",

@@ -35,7 +35,7 @@ const CRATES: &[Tested] = &[
         wide: &["-p roce-sim --tests"],
     },
     Tested {
-        folder: "observe",
+        folder: "instruments/observe",
         near: &["-p roce-stack --test transport"],
         wide: &[],
     },
