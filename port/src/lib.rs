@@ -21,7 +21,7 @@ mod sent;
 
 pub use effects::{Effects, Loss};
 pub use error::PortError;
-pub use layer::{Layer, Layered};
+pub use layer::{Layer, Layered, NoLayer};
 pub use link::{Link, LinkGate};
 pub use memory::MemoryPort;
 pub use port::{Port, PortCapabilities, PortFd, PortQueue, RxSink, Steering};

@@ -1,7 +1,13 @@
 //! The port of a datapath, and the layers around it.
 
 use super::{Datapath, DatapathKind, NotTaken};
+#[cfg(feature = "observe")]
 use crate::capture::Tap;
+#[cfg(not(feature = "faults"))]
+use roce_port::NoLayer as FaultLayer;
+#[cfg(not(feature = "observe"))]
+use roce_port::NoLayer as Tap;
+#[cfg(feature = "faults")]
 use roce_port::fault::FaultLayer;
 use roce_port::{Layered, LinkGate, Port};
 use roce_udp::UdpPort;

@@ -14,7 +14,6 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::Write as _;
 use std::str::FromStr;
-use std::sync::OnceLock;
 
 /// The value of a variable, parsed by `parse`, if it is set.
 pub(crate) fn variable<T>(
@@ -31,9 +30,11 @@ pub(crate) fn variable<T>(
 
 /// The value that the first call of the process makes of a variable, if it is set, for the calls after it. An
 /// error is kept with the variable's value.
-pub(crate) type Once<T> = OnceLock<Result<Option<T>, (String, String)>>;
+#[cfg(any(feature = "faults", feature = "observe"))]
+pub(crate) type Once<T> = std::sync::OnceLock<Result<Option<T>, (String, String)>>;
 
 /// As [`variable`], but `make` is called once in the process.
+#[cfg(any(feature = "faults", feature = "observe"))]
 pub(crate) fn variable_once<T: Clone>(
     once: &Once<T>,
     variable: &'static str,

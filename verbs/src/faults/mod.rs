@@ -47,7 +47,7 @@ pub use roce_port::fault::splitmix64;
 pub(crate) use completions::ContextFaults;
 pub(crate) use environment::draw_seed;
 pub(crate) use judge::Judge;
-pub(crate) use requests::RequestJudge;
+pub(crate) use requests::ConnectionJudge;
 pub(crate) use timed::{TimedAction, TimedFaults};
 
 use roce_port::fault::FaultSpec;

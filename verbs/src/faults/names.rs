@@ -75,7 +75,7 @@ pub(super) fn find_errno(name: &str) -> Option<Errno> {
 
 /// The C name of a status, without `IBV_WC_`.
 pub(super) fn status_name(status: WcStatus) -> &'static str {
-    let name = crate::why::c_name(status);
+    let name = status.c_name();
     name.strip_prefix("IBV_WC_").unwrap_or(name)
 }
 

@@ -16,12 +16,12 @@ type Request = (IpAddr, [u8; 8]);
 
 /// Decides the fate of incoming connection requests.
 #[derive(Debug)]
-pub(crate) struct RequestJudge {
+pub(crate) struct ConnectionJudge {
     judge: Arc<Judge>,
     recent: VecDeque<(Request, Option<RequestFault>)>,
 }
 
-impl RequestJudge {
+impl ConnectionJudge {
     /// `None` if no injection is about requests.
     pub(crate) fn new(judge: &Arc<Judge>) -> Option<Self> {
         let concerns = judge.has(|what| matches!(what, Target::Request(_)));

@@ -214,7 +214,7 @@ fn injections_of_one_qp_count_its_completions_only() {
 #[test]
 fn a_retransmitted_request_meets_the_fate_of_the_first_one() {
     let judge = Judge::new(parsed("request:ignored@1,request:reject=28@2"), 0);
-    let mut judge = RequestJudge::new(&judge).expect("injections about requests");
+    let mut judge = ConnectionJudge::new(&judge).expect("injections about requests");
     let peer = [10, 0, 0, 1].into();
     let mad = |transaction: u8, attribute: u8| {
         let mut mad = [0; 256];
