@@ -175,8 +175,6 @@ pub mod device;
 mod environment;
 mod error;
 mod events;
-#[cfg(feature = "faults")]
-pub mod faults;
 mod gid;
 mod interfaces;
 pub mod memory;
@@ -198,6 +196,8 @@ pub mod work;
 
 pub use prelude::*;
 pub use roce_cm;
+#[cfg(feature = "faults")]
+pub use roce_faults as faults;
 #[cfg(all(feature = "observe", any(test, fuzzing)))]
 #[doc(hidden)]
 pub use watch::hostile;

@@ -101,6 +101,8 @@ fn no_library_reads_its_variables_in_another_way() {
         "udp",
         "xdp",
         "instruments/capture",
+        "instruments/faults",
+        "instruments/observe",
         "verbs",
         "verbs-shim",
         "apps/preload",

@@ -40,6 +40,11 @@ const CRATES: &[Tested] = &[
         wide: &[],
     },
     Tested {
+        folder: "instruments/faults",
+        near: &["-p roce-faults --lib"],
+        wide: &[],
+    },
+    Tested {
         folder: "cm",
         near: &["-p roce-cm --tests"],
         wide: &["-p roce-sim --tests"],

@@ -3,14 +3,13 @@
 use super::Context;
 use crate::datapath::Layers;
 use crate::error::OpenError;
-use crate::faults::{
-    ConnectionJudge, ContextFaults, Faults, Judge, RequestFault, TimedAction, TimedFaults,
-};
 use crate::runtime::{DeviceState, Engine, Injector, RequestFate, RequestJudge};
 use crate::settings::OpenOptions;
 use crate::signals;
-use roce_port::fault::FaultLayer;
-use roce_port::{Link, LinkGate};
+use roce_faults::{
+    ConnectionJudge, DeviceFaults, FaultLayer, Faults, Judge, Link, LinkGate, RequestFault,
+    TimedAction, TimedFaults,
+};
 use roce_stack::{Event, Nic};
 use roce_wire::Qpn;
 use std::net::IpAddr;
@@ -33,7 +32,7 @@ pub(super) struct Injecting {
 /// The faults other than those of the network.
 struct Injections {
     judge: Arc<Judge>,
-    context: ContextFaults,
+    context: DeviceFaults,
     link: Link,
 }
 
@@ -62,7 +61,7 @@ impl Injecting {
             new.timed = TimedFaults::new(&judge);
             layers.gate = new.timed.as_ref().map(|_| LinkGate::new(link.clone()));
             new.injections = Some(Arc::new(Injections {
-                context: ContextFaults::begin(Arc::clone(&judge), nic),
+                context: DeviceFaults::begin(Arc::clone(&judge), nic),
                 judge,
                 link,
             }));

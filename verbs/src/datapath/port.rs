@@ -3,13 +3,13 @@
 use super::{Datapath, DatapathKind, NotTaken};
 #[cfg(feature = "observe")]
 use crate::capture::Tap;
-#[cfg(not(feature = "faults"))]
-use roce_port::NoLayer as FaultLayer;
+#[cfg(feature = "faults")]
+use roce_faults::{FaultLayer, LinkGate};
 #[cfg(not(feature = "observe"))]
 use roce_port::NoLayer as Tap;
-#[cfg(feature = "faults")]
-use roce_port::fault::FaultLayer;
-use roce_port::{Layered, LinkGate, Port};
+use roce_port::{Layered, Port};
+#[cfg(not(feature = "faults"))]
+use roce_port::{NoLayer as FaultLayer, NoLayer as LinkGate};
 use roce_udp::UdpPort;
 #[cfg(feature = "xdp")]
 use roce_xdp::XdpPort;

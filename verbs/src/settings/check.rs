@@ -21,7 +21,9 @@ pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
         // The variables that set the datapath. No option overrides them, so they need no name here.
         ("", || environment_datapath().map(drop)),
         #[cfg(feature = "faults")]
-        ("ROCE_FAULTS", || super::environment_faults().map(drop)),
+        ("ROCE_FAULTS", || {
+            Ok(roce_faults::environment_faults().map(drop)?)
+        }),
         ("ROCE_CC", || environment_congestion().map(drop)),
         ("ROCE_QOS", || environment_priorities().map(drop)),
         #[cfg(feature = "observe")]

@@ -7,15 +7,12 @@ mod priorities;
 
 pub use crate::datapath::environment::environment_datapath;
 pub use crate::environment::{ReadBy, UnknownVariable, VARIABLES, Variable, unknown_variables};
-#[cfg(feature = "faults")]
-pub use crate::faults::environment_faults;
 #[cfg(feature = "observe")]
 pub use crate::{capture::environment_capture, watch::environment_metrics};
 pub use check::{check_environment, report_environment, warn_of_unknown_variables};
 pub use congestion::environment_congestion;
 pub use options::OpenOptions;
 pub use priorities::{PrioritySettings, PrioritySettingsError, environment_priorities};
-pub use roce_port::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, DurationText, NotificationPoint,

@@ -2,8 +2,7 @@
 
 use super::OpenOptions;
 use crate::error::OpenError;
-use crate::faults::{Faults, Judge, draw_seed, environment_faults};
-use roce_port::fault::FaultSpec;
+use roce_faults::{FaultSpec, Faults, Judge, draw_seed, environment_faults};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,7 +52,7 @@ impl OpenOptions {
     /// The judge of a new context's injections, if the options have any.
     pub(crate) fn judge(&self) -> Result<Option<Arc<Judge>>, OpenError> {
         match &self.injecting.faults {
-            Some(_) if self.injecting.is_of_process => Judge::from_environment(),
+            Some(_) if self.injecting.is_of_process => Ok(Judge::from_environment()?),
             Some(faults) if !faults.injections().is_empty() => {
                 Ok(Some(Judge::new(faults.clone(), seed_of(faults)?)))
             }
