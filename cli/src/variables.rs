@@ -5,8 +5,9 @@ use crate::run::Settings;
 use crate::words::wrapped;
 use roce_trust::output::{self, say};
 use roce_verbs::device::OpenError;
+use roce_verbs::faults::environment_faults;
 use roce_verbs::observation::Capture;
-use roce_verbs::settings::{VARIABLES, environment_capture, environment_faults};
+use roce_verbs::settings::{VARIABLES, environment_capture};
 use std::process::ExitCode;
 
 /// The column where descriptions begin.

@@ -68,6 +68,12 @@ pub trait Layer {
     }
 }
 
+/// A layer that does not exist: the type of those that a program is built without.
+#[derive(Debug)]
+pub enum NoLayer {}
+
+impl Layer for NoLayer {}
+
 /// A port inside a layer.
 #[derive(Debug)]
 pub struct Layered<L, P> {

@@ -4,25 +4,21 @@
 //!   [`Transmit`](roce_stack::Transmit) with everything else that the driver of a port needs:
 //!   receiving, addresses, readiness.
 //! - [`memory`]: a port in memory, for benches, fuzz targets and tests.
-//! - [`fault`]: injected faults, in a layer around a port.
-//! - [`Layer`]: what goes around a port, such as [`LinkGate`].
+//! - [`Layer`]: what goes around a port, such as a capture or injected faults.
 //! - [`fork`]: descriptors that forked children give up.
 #![warn(missing_docs)]
 
 mod effects;
 mod error;
-pub mod fault;
 pub mod fork;
 mod layer;
-mod link;
 pub mod memory;
 mod port;
 mod sent;
 
 pub use effects::{Effects, Loss};
 pub use error::PortError;
-pub use layer::{Layer, Layered};
-pub use link::{Link, LinkGate};
+pub use layer::{Layer, Layered, NoLayer};
 pub use memory::MemoryPort;
 pub use port::{Port, PortCapabilities, PortFd, PortQueue, RxSink, Steering};
 pub use sent::{SentMemory, SentRef};

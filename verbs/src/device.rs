@@ -12,7 +12,6 @@ pub use roce_stack::{Event, QpnRange, RoceVersion, TxMeta};
 use crate::environment;
 use crate::gid::GidTable;
 use crate::interfaces::try_interfaces;
-use crate::tally;
 use roce_stack::largest_path_mtu;
 use roce_wire::PathMtu;
 use std::io;
@@ -37,7 +36,8 @@ const VARIABLE: &str = "ROCE_DEVICES";
 pub fn devices() -> Result<Vec<Device>, OpenError> {
     let devices = selected_devices()?;
     if !devices.is_empty() {
-        tally::note_list();
+        #[cfg(feature = "observe")]
+        crate::tally::note_list();
     }
     Ok(devices)
 }

@@ -6,6 +6,7 @@ use roce_stack::{
     AddressError, BufferRangeError, CreateQpError, ModifyError, MulticastError, QpKind,
     RegisterError, RoceVersion,
 };
+use roce_trust::environment::Malformed;
 use roce_wire::PathMtu;
 use std::fmt;
 
@@ -34,14 +35,7 @@ pub enum OpenError {
         interface: String,
     },
     /// An environment variable's value is malformed.
-    Environment {
-        /// The variable.
-        variable: &'static str,
-        /// Its value.
-        value: String,
-        /// The fault.
-        error: String,
-    },
+    Environment(Malformed),
     /// A system call failed.
     System {
         /// The operation that failed.
@@ -86,17 +80,14 @@ impl fmt::Display for OpenError {
                 "interface {interface} does not have the address {address}: add it, or choose one \
                  that the interface has"
             ),
-            Self::Environment {
-                variable,
-                value,
-                error,
-            } => write!(f, "{variable} is {value:?}: {error}"),
+            Self::Environment(malformed) => malformed.fmt(f),
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
     }
 }
 
 debug_as_display!(OpenError);
+from_causes!(OpenError: Environment(Malformed));
 
 impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -1,7 +1,6 @@
 //! Asynchronous events: what a device reports other than completions.
 
 use crate::context::Context;
-use crate::observation::{WaitSnapshot, show_waits};
 use crate::runtime::EventQueue;
 use parking_lot::{Condvar, Mutex};
 use roce_stack::Event;
@@ -102,18 +101,10 @@ impl Unacknowledged {
         if *count == 0 {
             return;
         }
-        let wait = WaitSnapshot {
-            what: format!(
-                "{call} waits until the program has acknowledged {} of the object's events{events}",
-                *count
-            ),
-            likely: None,
-            advice:
-                "acknowledge each event that was taken (rdma_ack_cm_event, ibv_ack_async_event, \
-                     ibv_ack_cq_events) before the object is destroyed, or from another thread"
-                    .to_owned(),
-        };
-        let _shown = show_waits(move || vec![wait.clone()]);
+        #[cfg(not(feature = "observe"))]
+        let _ = (call, events);
+        #[cfg(feature = "observe")]
+        let _shown = crate::watch::show_wait_for_program(call, *count, events);
         self.acknowledged.wait_while(&mut count, |count| *count > 0);
     }
 }

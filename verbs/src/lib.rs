@@ -57,6 +57,18 @@
 //! | [`settings`] | how a device is opened, and environment variables |
 //! | [`observation`] | counters, captures, snapshots |
 //!
+//! # Features
+//!
+//! All are on by default. Without them, a program compiles 35 crates instead of 62, and only UDP sockets carry its
+//! packets.
+//!
+//! | feature | has |
+//! |---|---|
+//! | `observe` | `why`, and most of [`observation`]: explanations of failures, captures, snapshots, metrics |
+//! | `faults` | `faults`: failures on purpose |
+//! | `xdp` | the datapath over AF_XDP |
+//! | `serde` | serde's traits for [`Endpoint`] and for `RemoteAddr`; `observe` includes it |
+//!
 //! The connection manager's messages are those of the crate [`roce_cm`], which is re-exported.
 //!
 //! # Connecting
@@ -64,7 +76,7 @@
 //! | the two programs … | use |
 //! |---|---|
 //! | know an address and a port | [`Listener`] and [`Connection`], which also connect with programs that use librdmacm |
-//! | can exchange a line of text (over a socket or a file) | [`QueuePair::endpoint`] and [`QueuePair::connect`]; an [`Endpoint`] converts to and from text (`Display`, `FromStr`) and implements serde's traits |
+//! | can exchange a line of text (over a socket or a file) | [`QueuePair::endpoint`] and [`QueuePair::connect`]; an [`Endpoint`] converts to and from text (`Display`, `FromStr`) |
 //! | handle many connections in a loop of their own | [`ConnectionManager`], with [`QueuePair::connect_with`] and [`QueuePair::accept_with`] |
 //!
 //! ```no_run
@@ -152,6 +164,7 @@
 #[macro_use]
 mod macros;
 
+#[cfg(feature = "observe")]
 mod capture;
 pub mod cm;
 pub mod completion;
@@ -162,7 +175,6 @@ pub mod device;
 mod environment;
 mod error;
 mod events;
-pub mod faults;
 mod gid;
 mod interfaces;
 pub mod memory;
@@ -174,13 +186,18 @@ pub mod rdma_cm;
 mod runtime;
 pub mod settings;
 mod signals;
+#[cfg(feature = "observe")]
 mod tally;
+#[cfg(feature = "observe")]
 mod watch;
+#[cfg(feature = "observe")]
 pub mod why;
 pub mod work;
 
 pub use prelude::*;
 pub use roce_cm;
-#[cfg(any(test, fuzzing))]
+#[cfg(feature = "faults")]
+pub use roce_faults as faults;
+#[cfg(all(feature = "observe", any(test, fuzzing)))]
 #[doc(hidden)]
 pub use watch::hostile;

@@ -1,10 +1,14 @@
 //! The record of a device's work: counters, captured packets, and snapshots of all devices of a process
 //! or of all processes of the host.
 
-pub use crate::tally::{Tally, Totals, totals_of_this_program};
-pub use crate::watch::{
-    DeviceSnapshot, Processes, QpSnapshot, ShownWaits, Snapshot, WaitSnapshot, show_waits,
-    watch_processes,
-};
-pub use roce_capture::{Capture, CreateError};
 pub use roce_stack::{Counters, DropReason, Stat};
+
+#[cfg(feature = "observe")]
+pub use {
+    crate::tally::{Tally, Totals, totals_of_this_program},
+    crate::watch::{
+        DeviceSnapshot, Processes, QpSnapshot, ShownWaits, Snapshot, WaitSnapshot, show_waits,
+        watch_processes,
+    },
+    roce_capture::{Capture, CreateError},
+};

@@ -1,7 +1,5 @@
 use super::*;
-use crate::fault::FaultLayer;
-use crate::{Layered, Link, LinkGate};
-use roce_stack::{Duration, Flow};
+use roce_stack::Flow;
 use roce_wire::Qpn;
 use std::net::Ipv4Addr;
 
@@ -111,56 +109,4 @@ fn groups_are_joined_and_left() {
     let frame = port.out.remove(0);
     port.arrived.push_back(frame);
     assert_eq!(received(&mut port, 1), [8]);
-}
-
-#[test]
-fn faults_go_around_a_port_that_knows_nothing_of_them() {
-    let mut port = MemoryPort::new(MemoryIp::V4, 100);
-    port.activate(FAR).expect("activated");
-    for byte in 0..10 {
-        send(&mut port, FAR, byte);
-    }
-    let sent: Vec<Frame> = port.out.drain(..).collect();
-    port.arrived.extend(sent);
-    let layer = FaultLayer::new("dup=100%,delay=1us".parse().expect("a spec"), 1);
-    let mut port = Layered { layer, port };
-    let mut bytes = Vec::new();
-    let mut collect = |_: &RxMeta, packet: &[u8]| bytes.push(packet[0]);
-    assert_eq!(port.receive(3, &mut collect).expect("received"), 3);
-    while let Some(deadline) = port.next_deadline() {
-        assert!(deadline <= Duration::from_micros(1));
-        assert_eq!(port.receive(0, &mut collect).expect("received"), 0);
-    }
-    assert_eq!(bytes, [0, 0, 1, 1, 2, 2]);
-    assert_eq!(port.port.arrived.len(), 7);
-    let counters = port.each_counter();
-    assert!(counters.contains(&("fault_duplicated", 3)), "{counters:?}");
-}
-
-#[test]
-fn a_link_that_is_down_drops_packets_in_both_directions() {
-    let mut port = MemoryPort::new(MemoryIp::V4, 100);
-    port.activate(FAR).expect("activated");
-    send(&mut port, FAR, 7);
-    let frame = port.out.remove(0);
-    let link = Link::default();
-    let layer = LinkGate::new(link.clone());
-    let mut port = Layered { layer, port };
-    for (is_down, arrives) in [(false, 1), (true, 0), (false, 1)] {
-        link.set_down(is_down);
-        send(&mut port, FAR, 7);
-        assert_eq!(port.port.out.len(), arrives);
-        port.port.arrived.push_back(frame.clone());
-        let mut got = 0;
-        let taken = port.receive(1, &mut |_: &RxMeta, _: &[u8]| got += 1);
-        assert_eq!((taken.expect("received"), got), (1, arrives));
-        port.port.out.clear();
-    }
-    assert!(port.each_counter().contains(&("fault_unplugged", 2)));
-    // A packet that is reserved is the port's.
-    port.reserve(&to(FAR), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)
-        .expect("room");
-    link.set_down(true);
-    port.commit();
-    assert_eq!(port.port.out.len(), 1);
 }

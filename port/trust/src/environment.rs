@@ -5,7 +5,9 @@
 //! and choose what peers may do. The kernel tells such a program (`AT_SECURE`), and for it all
 //! variables count as unset.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::sync::OnceLock;
 
 /// The value of a variable; `None` if it is unset or empty, or if it [is ignored](is_ignored). Many
 /// CI systems can set a variable but not unset it, so an empty value counts as unset.
@@ -18,6 +20,69 @@ pub fn variable(name: &str) -> Option<OsString> {
 
 fn non_empty(value: Option<OsString>) -> Option<OsString> {
     value.filter(|value| !value.is_empty())
+}
+
+/// A variable has a value that nothing can use.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// The variable.
+    pub variable: &'static str,
+    /// Its value.
+    pub value: String,
+    /// The fault.
+    pub error: String,
+}
+
+impl Malformed {
+    /// The error of a variable's value.
+    pub fn new(variable: &'static str, value: impl AsRef<OsStr>, error: impl ToString) -> Self {
+        Self {
+            variable,
+            value: value.as_ref().to_string_lossy().into_owned(),
+            error: error.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            variable,
+            value,
+            error,
+        } = self;
+        write!(f, "{variable} is {value:?}: {error}")
+    }
+}
+
+/// Programs that use `unwrap` print that.
+impl fmt::Debug for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// What the first call of the process makes of a variable, if it is set, for the calls after it.
+pub type Once<T> = OnceLock<Result<Option<T>, Malformed>>;
+
+/// The value of a variable, if it is set, as `make` made it in the first call of the process.
+///
+/// # Errors
+/// The error of `make`, each time.
+pub fn variable_once<T: Clone>(
+    once: &Once<T>,
+    name: &'static str,
+    make: impl FnOnce(&OsStr) -> Result<T, String>,
+) -> Result<Option<T>, Malformed> {
+    let make = || {
+        let value = variable(name);
+        value
+            .map(|value| make(&value).map_err(|error| Malformed::new(name, &value, error)))
+            .transpose()
+    };
+    once.get_or_init(make).clone()
 }
 
 /// Whether this process ignores all variables, because it got more rights than its caller when it

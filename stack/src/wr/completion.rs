@@ -38,6 +38,25 @@ labelled! {
 }
 
 impl WcStatus {
+    /// Its name in C.
+    pub fn c_name(self) -> &'static str {
+        match self {
+            Self::Success => "IBV_WC_SUCCESS",
+            Self::LocalLengthError => "IBV_WC_LOC_LEN_ERR",
+            Self::LocalProtectionError => "IBV_WC_LOC_PROT_ERR",
+            Self::WorkRequestFlushed => "IBV_WC_WR_FLUSH_ERR",
+            Self::MemoryWindowBindError => "IBV_WC_MW_BIND_ERR",
+            Self::BadResponse => "IBV_WC_BAD_RESP_ERR",
+            Self::LocalAccessError => "IBV_WC_LOC_ACCESS_ERR",
+            Self::RemoteInvalidRequest => "IBV_WC_REM_INV_REQ_ERR",
+            Self::RemoteAccessError => "IBV_WC_REM_ACCESS_ERR",
+            Self::RemoteOperationError => "IBV_WC_REM_OP_ERR",
+            Self::RetryExceeded => "IBV_WC_RETRY_EXC_ERR",
+            Self::RnrRetryExceeded => "IBV_WC_RNR_RETRY_EXC_ERR",
+            other => other.label(),
+        }
+    }
+
     /// What it means and what to check, in a phrase.
     pub fn explain(self) -> &'static str {
         match self {

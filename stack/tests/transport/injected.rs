@@ -1,8 +1,8 @@
 //! Fault injection: what becomes of completions that a judge decides about.
 
 use crate::sim::{A, B, Pair, Setup, to_state};
+use roce_faults::{CompletionFate, CompletionFaults, FaultyCompletions};
 use roce_observe::InWords;
-use roce_port::fault::{CompletionFate, CompletionFaults, FaultyCompletions};
 use roce_stack::{
     Cause, Completion, Event, InjectedFailure, PostError, QpKind, QpState, SendOp, SendRequest,
     WcStatus,

@@ -35,8 +35,13 @@ const CRATES: &[Tested] = &[
         wide: &["-p roce-sim --tests"],
     },
     Tested {
-        folder: "observe",
+        folder: "instruments/observe",
         near: &["-p roce-stack --test transport"],
+        wide: &[],
+    },
+    Tested {
+        folder: "instruments/faults",
+        near: &["-p roce-faults --lib"],
         wide: &[],
     },
     Tested {

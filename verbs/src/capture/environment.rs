@@ -1,8 +1,9 @@
 //! The capture that the environment enables.
 
-use crate::environment::{self, Once, malformed, write_to_stderr};
+use crate::environment::{self, malformed, write_to_stderr};
 use crate::error::OpenError;
 use roce_capture::Capture;
+use roce_trust::environment::{Once, variable_once};
 
 const VARIABLE: &str = "ROCE_PCAP";
 
@@ -14,11 +15,12 @@ const VARIABLE: &str = "ROCE_PCAP";
 /// If the file can't be created.
 pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
     static CAPTURE: Once<Capture> = Once::new();
-    environment::variable_once(&CAPTURE, VARIABLE, |name| {
+    let capture = variable_once(&CAPTURE, VARIABLE, |name| {
         let capture = Capture::from_setting(name).map_err(|error| error.to_string())?;
         announce(&capture);
         Ok(capture)
-    })
+    });
+    Ok(capture?)
 }
 
 fn announce(capture: &Capture) {

@@ -6,13 +6,11 @@ use super::inbox::Inbox;
 use super::routes::Routes;
 use crate::context::Context;
 use crate::error::OpenError;
-use crate::faults::{RequestFault, RequestJudge};
-use crate::runtime::{DeviceState, Engine, Injections, MadListener};
-use crate::why::GatheredEvidence;
+use crate::runtime::{DeviceState, Engine, MadListener, RequestFate, RequestJudge};
 use parking_lot::{Mutex, MutexGuard};
 use roce_cm::{
-    Addresses, Agent, Config, Duration, Event, Instant, MAD_LEN, Path, Pending, QpnRange,
-    RejectReason, ServiceId,
+    Addresses, Agent, Config, Duration, Event, Instant, MAD_LEN, Path, QpnRange, RejectReason,
+    ServiceId,
 };
 use roce_stack::{MadError, QpAttributes, QpState, ReceivedMad, RoceVersion, TxMeta};
 use std::collections::HashSet;
@@ -42,19 +40,19 @@ pub(super) struct PeersAndChecks {
 
 /// State that the manager and its thread share.
 pub(super) struct Core {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     inbox: Arc<Inbox>,
     sink: Mutex<Option<Arc<EventSink>>>,
     routes: Routes,
-    shared: Arc<DeviceState>,
+    pub(super) shared: Arc<DeviceState>,
 }
 
 type Message = (Path, [u8; MAD_LEN]);
 
-struct State {
-    agent: Agent,
-    /// Decides about requests, if faults were injected.
-    request_judge: Option<RequestJudge>,
+pub(super) struct State {
+    pub(super) agent: Agent,
+    /// Decides about requests, if some are to fail.
+    request_judge: Option<Box<dyn RequestJudge>>,
     /// Paths on which the last datagram arrived over RoCE v1. Answers use the same version.
     v1_paths: HashSet<Path>,
     /// A message of the agent for which QP1 had no room. It goes out before the agent's next one.
@@ -92,8 +90,8 @@ impl Core {
             engine.nic.open_general_services();
             engine.mad_listener = Some(Arc::clone(&inbox) as Arc<dyn MadListener>);
         }
-        let injections = context.inner.injections.as_ref();
-        let request_judge = injections.and_then(Injections::request_judge);
+        let injector = context.inner.injector.as_ref();
+        let request_judge = injector.and_then(|injector| injector.request_judge());
         Ok(Self {
             state: Mutex::new(State {
                 agent: Agent::new(config),
@@ -156,16 +154,6 @@ impl Core {
             self.inbox.request_agent_call();
         }
         result
-    }
-
-    /// At most `most` connections that are not established yet.
-    pub(super) fn pending(&self, most: usize) -> Vec<Pending> {
-        self.state.lock().agent.pending().take(most).collect()
-    }
-
-    /// Nothing yet of what shows why datagrams get lost.
-    pub(super) fn no_evidence(&self) -> GatheredEvidence {
-        GatheredEvidence::new(self.shared.lock().loss_signs())
     }
 
     /// Takes the management datagrams that have arrived.
@@ -384,8 +372,8 @@ impl State {
         let judge = self.request_judge.as_mut();
         match judge.and_then(|judge| judge.decide(path.remote, mad)) {
             None => self.agent.receive(now, path, mad),
-            Some(RequestFault::Ignored) => {}
-            Some(RequestFault::Reject(reason)) => {
+            Some(RequestFate::Ignored) => {}
+            Some(RequestFate::Reject(reason)) => {
                 events.extend(std::iter::from_fn(|| self.agent.poll_event()));
                 self.agent.receive(now, path, mad);
                 while let Some(event) = self.agent.poll_event() {

@@ -23,6 +23,7 @@ mod listener;
 mod peer_monitor;
 mod routes;
 mod thread;
+#[cfg(feature = "observe")]
 mod waits;
 
 pub use claim::{PortClaim, PortClaimError, PortTaken};
@@ -34,7 +35,6 @@ pub use listener::{Incoming, Listener};
 use self::core::Core;
 use crate::context::Context;
 use crate::error::{ConnectError, OpenError};
-use crate::observation::{ShownWaits, show_waits};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use roce_cm::{Addresses, Agent, Event, Instant, ListenerId, PortSpace, ServiceId};
@@ -62,7 +62,8 @@ pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 pub struct ConnectionManager {
     core: Arc<Core>,
     /// Shows the connections that are not established.
-    waits: Option<ShownWaits>,
+    #[cfg(feature = "observe")]
+    waits: Option<crate::observation::ShownWaits>,
     context: Context,
     thread: Option<JoinHandle<()>>,
     listeners: Mutex<HashMap<ListenerId, (Addresses, ServiceId)>>,
@@ -94,11 +95,10 @@ impl ConnectionManager {
         let thread = thread::spawn(Arc::clone(&core), index).map_err(OpenError::system(
             "starting the connection manager's thread",
         ))?;
-        let weak = Arc::downgrade(&core);
-        let waits = show_waits(move || weak.upgrade().map_or_else(Vec::new, |core| core.waits()));
         Ok(Self {
+            #[cfg(feature = "observe")]
+            waits: Some(waits::show(&core, context)),
             core,
-            waits: Some(waits),
             context: context.clone(),
             thread: Some(thread),
             listeners: Mutex::default(),
@@ -217,7 +217,8 @@ impl ConnectionManager {
 impl Drop for ConnectionManager {
     fn drop(&mut self) {
         // Afterwards, no other thread holds the core but the manager's.
-        self.waits = None;
+        #[cfg(feature = "observe")]
+        drop(self.waits.take());
         self.core.forget_all();
         self.core.close();
         let Some(thread) = self.thread.take() else {

@@ -2,7 +2,6 @@
 
 use super::CompletionChannel;
 use crate::context::Context;
-use crate::why::Explanation;
 use roce_stack::{Completion, CqId, CqOverrun, CqResizeError, Event, Notify, WcStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -113,14 +112,15 @@ impl CompletionQueue {
 
     /// Why the QP of a completion failed, if the completion is not a success. For a flushed request,
     /// that is the failure because of which it was flushed. `None` if the QP no longer exists.
-    pub fn why(&self, completion: &Completion) -> Option<Explanation> {
+    #[cfg(feature = "observe")]
+    pub fn why(&self, completion: &Completion) -> Option<crate::why::Explanation> {
         match completion.status {
             WcStatus::Success => None,
             _ => self.inner.context.why(completion.qpn),
         }
     }
 
-    /// The [code](crate::why::Cause::code) of [`CompletionQueue::why`].
+    /// The [code](roce_stack::Cause::code) of why the QP of a completion failed.
     pub fn why_code(&self, completion: &Completion) -> Option<u32> {
         match completion.status {
             WcStatus::Success => None,

@@ -1,5 +1,9 @@
 //! An open device.
 
+#[cfg(feature = "faults")]
+mod injecting;
+#[cfg(feature = "observe")]
+mod observing;
 mod paths;
 mod state;
 #[cfg(test)]
@@ -10,20 +14,13 @@ pub use paths::AddressOptions;
 use crate::datapath::{self, Datapath, Layers};
 use crate::device::Device;
 use crate::error::{OpenError, StartError};
-use crate::faults::Faults;
 use crate::gid::GidTable;
 use crate::runtime::{
-    DeviceState, Engine, EventQueue, Injections, Monitor, PersistListener, Persister, Starter,
+    DeviceState, Engine, EventQueue, Injector, Monitor, PersistListener, Persister, Starter,
     port_limits, send_waiting_at_exit, spawn_driver,
 };
 use crate::settings::{OpenOptions, PrioritySettings};
-use crate::tally;
-use crate::watch::{self, WatchHandle};
-use crate::why::{
-    Explanation, FailedConnection, GatheredEvidence, KernelWatch, is_of_lost_packets,
-};
 use parking_lot::Mutex;
-use roce_port::fault::FaultLayer;
 use roce_stack::{Nic, NicConfig};
 use roce_wire::Qpn;
 use std::any::Any;
@@ -44,19 +41,21 @@ pub struct Context {
 
 /// The state that a context and its objects share. Dropping it stops the background thread.
 pub(crate) struct Inner {
+    /// Dropped first: a watcher never sees a device that is being closed.
+    #[cfg(feature = "observe")]
+    pub(crate) observing: observing::Observing,
+    #[cfg(feature = "faults")]
+    injecting: injecting::Injecting,
+    /// Makes the device fail on purpose.
+    pub(crate) injector: Option<Arc<dyn Injector>>,
     pub(crate) shared: Arc<DeviceState>,
     pub(crate) device: Device,
-    /// The faults that it injects, with their seed.
-    faults: Option<Faults>,
-    pub(crate) injections: Option<Injections>,
     pub(crate) priorities: PrioritySettings,
     gids: Mutex<GidTable>,
     /// The connection manager, while it is in use. The module `cm` depends on this one, so the type
     /// is erased here.
     pub(crate) connections: Mutex<Weak<dyn Any + Send + Sync>>,
     driver: Option<JoinHandle<()>>,
-    /// Shows the device to programs that watch the process.
-    watch_handle: Option<WatchHandle>,
 }
 
 impl Context {
@@ -80,24 +79,15 @@ impl Context {
         // For the explanation of a failure: docs/adr/0053-flight-recorder.md.
         nic.record_events(true);
         let events = EventQueue::new(MAX_EVENTS).map_err(OpenError::system("making a timerfd"))?;
-        let judge = options.judge()?;
-        let injected = judge
-            .iter()
-            .flat_map(|judge| judge.faults().injections().to_vec());
-        let network = options.network_faults()?;
-        let faults = network.map(|network| injected.fold(Faults::from(network), Faults::inject));
-        let mut injections = judge.map(|judge| Injections::new(judge, &mut nic));
-        let (tap, why) = options.tap_and_log(device);
-        let layers = Layers {
-            faults: network
-                .filter(|network| !network.is_faultless())
-                .map(|network| FaultLayer::new(network, network.seed.unwrap_or_default())),
-            gate: injections.as_ref().and_then(Injections::gate),
-            tap,
-        };
-        let mut engine = Engine::new(nic, port, Arc::new(events), device.name());
-        engine.why = why;
-        engine.tally = tally::open();
+        let (layers, injector) = (Layers::default(), None);
+        #[cfg(feature = "faults")]
+        let (mut injecting, layers) = injecting::Injecting::begin(options, &mut nic, layers)?;
+        #[cfg(feature = "faults")]
+        let injector = injecting.injector().or(injector);
+        let engine = Engine::new(nic, port, Arc::new(events));
+        #[cfg(feature = "observe")]
+        let (mut observing, layers, engine) =
+            observing::Observing::begin(device, options, layers, engine);
         let starter = Starter::new(device, datapath_options, priorities.priorities, layers)
             .map_err(OpenError::system("making a socket"))?;
         let shared = Arc::new(DeviceState::new(engine, starter)?);
@@ -105,17 +95,19 @@ impl Context {
         shared.lock().persister = Some(Persister::new(Arc::downgrade(&listener)));
         let driver = spawn_driver(Arc::clone(&shared), Monitor::new(device), &device.name())
             .map_err(OpenError::system("starting the background thread"))?;
-        if let Some(injections) = &mut injections {
-            let started = injections.start(&shared);
-            started.map_err(OpenError::system("starting the thread of timed faults"))?;
-        }
+        #[cfg(feature = "faults")]
+        injecting.start(&shared)?;
         send_waiting_at_exit(&shared);
+        #[cfg(feature = "observe")]
+        observing.show(&shared, device, options);
         let inner = Inner {
-            watch_handle: watch::register(device, &shared, options.metrics),
+            #[cfg(feature = "observe")]
+            observing,
+            #[cfg(feature = "faults")]
+            injecting,
+            injector,
             shared,
             device: device.clone(),
-            faults,
-            injections,
             priorities,
             gids: Mutex::new(GidTable::new(
                 &device.known_addresses(),
@@ -156,32 +148,10 @@ impl Context {
         shared.start(&mut shared.lock())
     }
 
-    /// Why a QP failed, as a completion that is not a success or an asynchronous event reports.
-    /// `None` if it has not failed, or no longer exists.
-    pub fn why(&self, qpn: Qpn) -> Option<Explanation> {
-        let engine = self.inner.shared.lock();
-        let failure = *engine.nic.failure(qpn)?;
-        let kernel = engine.kernel.clone();
-        drop(engine);
-        // No packet would move meanwhile if the engine were locked.
-        let kernel = kernel.as_deref().filter(|_| is_of_lost_packets(&failure));
-        let view = kernel.and_then(KernelWatch::look);
-        let engine = self.inner.shared.lock();
-        engine.nic.failure(qpn)?;
-        Some(engine.explain(failure, view.as_ref()))
-    }
-
-    /// The [code](crate::why::Cause::code) of why a QP failed.
+    /// The [code](roce_stack::Cause::code) of why a QP failed.
     pub fn why_code(&self, qpn: Qpn) -> Option<u32> {
         let engine = self.inner.shared.lock();
         Some(engine.nic.failure(qpn)?.cause.code())
-    }
-
-    /// Adds to the explanation of a connection whose peer is silent what shows why packets get lost:
-    /// the interface, the route, the peer's hardware address, and counters. Sends nothing.
-    pub fn add_evidence(&self, failed: &mut FailedConnection) {
-        let signs = self.inner.shared.lock().loss_signs();
-        failed.add_evidence(&mut GatheredEvidence::new(signs));
     }
 
     /// Drives the NIC once: sends, receives, and handles timers. A program that polls memory for a
@@ -229,9 +199,6 @@ impl Drop for Inner {
         if let Some(driver) = self.driver.take() {
             let _ = driver.join();
         }
-        // Unregister the device before its state is dropped, so that a watcher never sees a device
-        // that is being closed.
-        self.watch_handle = None;
     }
 }
 

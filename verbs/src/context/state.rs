@@ -2,11 +2,8 @@
 
 use super::Context;
 use crate::datapath::XdpQueue;
-use crate::faults::Faults;
-use crate::runtime::Injections;
 use crate::settings::PrioritySettings;
 use roce_stack::{CongestionSettings, Counters};
-use std::net::SocketAddr;
 
 impl Context {
     /// The NIC's counters.
@@ -19,26 +16,15 @@ impl Context {
         self.inner.shared.lock().port.each_counter()
     }
 
-    /// The address at which this process serves its metrics, if the program requested metrics
-    /// ([`OpenOptions::metrics`](crate::settings::OpenOptions::metrics)) and the address was free.
-    pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.inner.watch_handle.as_ref()?.metrics()
-    }
-
     /// The queues that AF_XDP uses, each with its counters; none with UDP sockets.
     pub fn xdp_queues(&self) -> Vec<XdpQueue> {
         self.inner.shared.lock().port.each_queue()
     }
 
-    /// The faults that the device injects, if any, with their seed.
-    pub fn faults(&self) -> Option<Faults> {
-        self.inner.faults.clone()
-    }
-
     /// Whether the faults that were injected have taken the link down.
     pub fn is_cut_off(&self) -> bool {
-        let injections = self.inner.injections.as_ref();
-        injections.is_some_and(Injections::is_cut_off)
+        let injector = self.inner.injector.as_ref();
+        injector.is_some_and(|injector| injector.is_cut_off())
     }
 
     /// The error for which the device works no longer: the port's, for instance because its interface

@@ -1,9 +1,15 @@
 //! The port of a datapath, and the layers around it.
 
 use super::{Datapath, DatapathKind, NotTaken};
+#[cfg(feature = "observe")]
 use crate::capture::Tap;
-use roce_port::fault::FaultLayer;
-use roce_port::{Layered, LinkGate, Port};
+#[cfg(feature = "faults")]
+use roce_faults::{FaultLayer, LinkGate};
+#[cfg(not(feature = "observe"))]
+use roce_port::NoLayer as Tap;
+use roce_port::{Layered, Port};
+#[cfg(not(feature = "faults"))]
+use roce_port::{NoLayer as FaultLayer, NoLayer as LinkGate};
 use roce_udp::UdpPort;
 #[cfg(feature = "xdp")]
 use roce_xdp::XdpPort;

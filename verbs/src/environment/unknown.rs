@@ -24,6 +24,9 @@ impl fmt::Display for UnknownVariable {
             "{name} is set, but nothing reads a variable of that name"
         )?;
         match self.nearest {
+            Some(nearest) if nearest == self.name => {
+                f.write_str(": the program is built without the feature of roce-verbs that does")
+            }
             Some(nearest) => write!(f, ": did you mean {nearest}?"),
             None => f.write_str("; `roce variables` lists those that are"),
         }
@@ -44,10 +47,18 @@ fn names() -> impl Iterator<Item = String> {
     std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned())
 }
 
+/// Whether anything reads a variable of this name. Features of this crate read some.
+fn is_read(name: &str) -> bool {
+    match name {
+        "ROCE_FAULTS" => cfg!(feature = "faults"),
+        "ROCE_METRICS" | "ROCE_PCAP" | "ROCE_WHY" | "ROCE_WHY_PCAP" => cfg!(feature = "observe"),
+        _ => VARIABLES.iter().any(|variable| variable.name == name),
+    }
+}
+
 fn unknown_among(names: impl Iterator<Item = String>) -> Vec<UnknownVariable> {
-    let is_known = |name: &str| VARIABLES.iter().any(|variable| variable.name == name);
     let mut unknown: Vec<_> = names
-        .filter(|name| name.starts_with(PREFIX) && !is_known(name))
+        .filter(|name| name.starts_with(PREFIX) && !is_read(name))
         .map(|name| UnknownVariable {
             nearest: nearest(&name),
             name,

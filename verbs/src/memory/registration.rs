@@ -2,7 +2,6 @@
 
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
-use crate::runtime::Injections;
 use roce_stack::{
     Access, AccessError, BufferRangeError, DeregisterError, Memory, RemoteAddr, Reregister,
     ReregisterError, Sge,
@@ -45,8 +44,8 @@ impl ProtectionDomain {
         let (addr, len) = (iova.unwrap_or(memory.addr()), memory.len());
         let mut engine = self.context.inner.shared.lock();
         let key = engine.nic.register_memory(self.id, memory, iova, access)?;
-        let injections = self.context.inner.injections.as_ref();
-        if injections.is_some_and(Injections::strikes_region) {
+        let injector = self.context.inner.injector.as_ref();
+        if injector.is_some_and(|injector| injector.strikes_region()) {
             engine.nic.lose_memory(key);
         }
         drop(engine);

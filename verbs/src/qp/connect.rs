@@ -38,7 +38,7 @@ impl QueuePair {
         if attributes.state == Some(QpState::Rtr)
             && let Some(tally) = &engine.tally
         {
-            tally.note_qp(self.kind != QpKind::Ud);
+            tally.on_ready_qp(self.kind != QpKind::Ud);
         }
         Ok(())
     }

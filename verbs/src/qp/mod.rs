@@ -101,8 +101,8 @@ impl QueuePair {
         let (qpn, psn) = {
             let mut engine = pd.context.inner.shared.lock_with_qpn_range()?;
             let qpn = create(&mut engine.nic)?;
-            if let Some(injections) = &pd.context.inner.injections {
-                injections.note_new_qp(qpn);
+            if let Some(injector) = &pd.context.inner.injector {
+                injector.on_new_qp(qpn);
             }
             (qpn, engine.nic.random_psn())
         };

@@ -12,7 +12,11 @@ mod driving;
 mod engine;
 mod engine_lock;
 mod event_queue;
-mod injections;
+#[cfg_attr(
+    not(all(feature = "faults", feature = "observe")),
+    expect(dead_code, reason = "features use it")
+)]
+mod hooks;
 mod moderation;
 mod monitor;
 mod pacing;
@@ -30,7 +34,7 @@ pub use driving::Driving;
 pub(crate) use driving::wait_for;
 pub(crate) use engine::{Engine, MadListener};
 pub use event_queue::EventQueue;
-pub(crate) use injections::Injections;
+pub(crate) use hooks::{Injector, Observed, Observer, RequestFate, RequestJudge, Tally};
 pub(crate) use monitor::{Changes, Monitor};
 pub(crate) use pacing::Batch;
 pub(crate) use persister::{PersistListener, Persister};

@@ -17,14 +17,13 @@ use crate::datapath::{self, Datapath, DatapathOptions, Layers};
 use crate::device::Device;
 use crate::environment::write_to_stderr;
 use crate::error::StartError;
-use crate::why::KernelWatch;
 use parking_lot::Mutex;
 use roce_port::Port;
 use roce_stack::{PriorityMap, QpnRange};
 use roce_udp::{PartClaimer, UdpPortConfig};
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// The parts of an open device that have started, and the options for those that have not. The
 /// methods that start something take the locked engine.
@@ -113,7 +112,9 @@ impl Starter {
         }
         let datapath = datapath_port.describe(not_taken);
         engine.port = datapath_port.inside(std::mem::take(&mut *self.layers.lock()));
-        engine.kernel = KernelWatch::begin(&self.device.interface().name).map(Arc::new);
+        if let Some(observer) = &engine.observer {
+            observer.on_start();
+        }
         Ok(self.datapath.get_or_init(|| datapath))
     }
 

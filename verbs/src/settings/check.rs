@@ -1,17 +1,13 @@
 //! Checks all settings of the environment before anything depends on them.
 
 use super::environment_congestion;
-use super::environment_faults;
-use super::environment_metrics;
 use super::environment_priorities;
-use crate::capture::check_capture_setting;
 use crate::datapath::environment::environment_datapath;
 use crate::device::{Device, all_devices};
 use crate::environment::{
     is_any_set, is_ignored, malformed, unknown_variables, value, variable, write_to_stderr,
 };
 use crate::error::OpenError;
-use crate::why::{check_why_packets_setting, check_why_setting};
 use std::sync::Once;
 
 /// Checks every environment variable that the library reads. Creates no file and opens no device.
@@ -20,22 +16,29 @@ use std::sync::Once;
 /// `overridden` names variables that are not checked, because an option overrides them.
 pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
     type Check = fn() -> Result<(), OpenError>;
-    let checks: [(&str, Check); 11] = [
+    let checks: &[(&str, Check)] = &[
         ("ROCE_DEVICES", check_devices),
         // The variables that set the datapath. No option overrides them, so they need no name here.
         ("", || environment_datapath().map(drop)),
-        ("ROCE_FAULTS", || environment_faults().map(drop)),
+        #[cfg(feature = "faults")]
+        ("ROCE_FAULTS", || {
+            Ok(roce_faults::environment_faults().map(drop)?)
+        }),
         ("ROCE_CC", || environment_congestion().map(drop)),
         ("ROCE_QOS", || environment_priorities().map(drop)),
-        ("ROCE_PCAP", check_capture_setting),
-        ("ROCE_METRICS", || environment_metrics().map(drop)),
-        ("ROCE_WHY", check_why_setting),
-        ("ROCE_WHY_PCAP", check_why_packets_setting),
+        #[cfg(feature = "observe")]
+        ("ROCE_PCAP", crate::capture::check_capture_setting),
+        #[cfg(feature = "observe")]
+        ("ROCE_METRICS", || super::environment_metrics().map(drop)),
+        #[cfg(feature = "observe")]
+        ("ROCE_WHY", crate::why::check_why_setting),
+        #[cfg(feature = "observe")]
+        ("ROCE_WHY_PCAP", crate::why::check_why_packets_setting),
         ("ROCE_VENDOR_PART_ID", check_vendor_part_id),
         ("ROCE_TIE_MEMORY", check_tie_memory),
     ];
     checks
-        .into_iter()
+        .iter()
         .filter(|(name, _)| !overridden.contains(name))
         .filter_map(|(_, check)| check().err())
         .collect()

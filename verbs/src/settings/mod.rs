@@ -2,20 +2,17 @@
 
 mod check;
 mod congestion;
-mod metrics;
 mod options;
 mod priorities;
 
-pub use crate::capture::environment_capture;
 pub use crate::datapath::environment::environment_datapath;
 pub use crate::environment::{ReadBy, UnknownVariable, VARIABLES, Variable, unknown_variables};
-pub use crate::faults::environment_faults;
+#[cfg(feature = "observe")]
+pub use crate::{capture::environment_capture, watch::environment_metrics};
 pub use check::{check_environment, report_environment, warn_of_unknown_variables};
 pub use congestion::environment_congestion;
-pub use metrics::environment_metrics;
 pub use options::OpenOptions;
 pub use priorities::{PrioritySettings, PrioritySettingsError, environment_priorities};
-pub use roce_port::fault::{Burst, Chance, FaultSpec, FaultSpecError, ReorderBy};
 pub use roce_stack::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, DurationText, NotificationPoint,

@@ -19,6 +19,7 @@ mod devices;
 #[cfg(any(test, fuzzing))]
 pub mod hostile;
 mod http;
+mod metrics;
 mod names;
 mod prometheus;
 mod response_cache;
@@ -27,7 +28,9 @@ mod snapshot;
 mod waits;
 
 pub use client::{Processes, watch_processes};
+pub use metrics::environment_metrics;
 pub use snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
+pub(crate) use waits::show_wait_for_program;
 pub use waits::{ShownWaits, WaitSnapshot, show_waits};
 
 use crate::device::Device;

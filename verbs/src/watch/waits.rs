@@ -36,6 +36,20 @@ pub fn show_waits(source: impl Fn() -> Vec<WaitSnapshot> + Send + Sync + 'static
     ShownWaits(source)
 }
 
+/// Shows that a call waits until the program has acknowledged `count` events.
+pub(crate) fn show_wait_for_program(call: &str, count: u64, events: &str) -> ShownWaits {
+    let wait = WaitSnapshot {
+        what: format!(
+            "{call} waits until the program has acknowledged {count} of the object's events{events}"
+        ),
+        likely: None,
+        advice: "acknowledge each event that was taken (rdma_ack_cm_event, ibv_ack_async_event, \
+                 ibv_ack_cq_events) before the object is destroyed, or from another thread"
+            .to_owned(),
+    };
+    show_waits(move || vec![wait.clone()])
+}
+
 impl Drop for ShownWaits {
     fn drop(&mut self) {
         SOURCES.lock().retain(|other| !Arc::ptr_eq(other, &self.0));

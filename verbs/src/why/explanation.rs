@@ -92,7 +92,7 @@ impl Explanation {
         }
         f.write_str(" failed: ")?;
         match self.failure.status {
-            Some(status) => f.write_str(c_name(status)),
+            Some(status) => f.write_str(status.c_name()),
             None => f.write_str(match self.kind() {
                 Some(kind) if !kind.event.is_empty() => kind.event,
                 _ => "no completion reports it",
@@ -151,7 +151,7 @@ impl Serialize for Explanation {
             service: self.status.as_ref().map(|status| status.kind.to_string()),
             peer: path.map(|path| path.dst),
             peer_qpn: peer.map(Qpn::get),
-            status: failure.status.map(c_name),
+            status: failure.status.map(WcStatus::c_name),
             event: match failure.status {
                 Some(_) => None,
                 None => self.kind().map(|kind| kind.event),
@@ -209,23 +209,4 @@ pub(super) fn write_lines(
         write!(f, "\n  {label:<9} {line}")?;
     }
     Ok(())
-}
-
-/// The name of a status in C.
-pub(crate) fn c_name(status: WcStatus) -> &'static str {
-    match status {
-        WcStatus::Success => "IBV_WC_SUCCESS",
-        WcStatus::LocalLengthError => "IBV_WC_LOC_LEN_ERR",
-        WcStatus::LocalProtectionError => "IBV_WC_LOC_PROT_ERR",
-        WcStatus::WorkRequestFlushed => "IBV_WC_WR_FLUSH_ERR",
-        WcStatus::MemoryWindowBindError => "IBV_WC_MW_BIND_ERR",
-        WcStatus::BadResponse => "IBV_WC_BAD_RESP_ERR",
-        WcStatus::LocalAccessError => "IBV_WC_LOC_ACCESS_ERR",
-        WcStatus::RemoteInvalidRequest => "IBV_WC_REM_INV_REQ_ERR",
-        WcStatus::RemoteAccessError => "IBV_WC_REM_ACCESS_ERR",
-        WcStatus::RemoteOperationError => "IBV_WC_REM_OP_ERR",
-        WcStatus::RetryExceeded => "IBV_WC_RETRY_EXC_ERR",
-        WcStatus::RnrRetryExceeded => "IBV_WC_RNR_RETRY_EXC_ERR",
-        other => other.label(),
-    }
 }

@@ -22,7 +22,6 @@ pub use connection::{ConnectionFault, Ends, FailedConnection};
 pub use events::QpEventText;
 pub use evidence::{PacketsNotSent, packets_not_sent};
 pub use explanation::Explanation;
-pub(crate) use explanation::c_name;
 pub use output::{RefusedCall, WhyOutput, environment_why};
 pub use packets::{WHY_PCAP_VARIABLE, environment_why_packets};
 pub use roce_observe::InWords;
@@ -31,7 +30,9 @@ pub use roce_stack::{
 };
 
 pub(crate) use events::texts;
-pub(crate) use evidence::{KernelView, KernelWatch, LossSigns, Places, is_of_lost_packets};
+pub(crate) use evidence::{
+    KernelSince, KernelView, KernelWatch, LossSigns, Places, is_of_lost_packets,
+};
 pub(crate) use output::{WhyLog, check_why_setting};
 pub(crate) use packets::check_why_packets_setting;
 pub(crate) use unfit::UnfitPackets;

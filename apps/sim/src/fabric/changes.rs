@@ -2,7 +2,7 @@
 
 use super::routes::find_routes;
 use super::{CableId, Fabric, NodeId, SwitchId};
-use roce_port::fault::FaultSpec;
+use roce_faults::FaultSpec;
 
 impl Fabric {
     /// Changes the faults of a cable, in both directions.

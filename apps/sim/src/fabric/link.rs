@@ -7,7 +7,7 @@ use super::names::{CableId, NodeId};
 use super::pool::Pool;
 use super::trace::Trace;
 use super::{Counters, EgressId, PacketId};
-use roce_port::fault::{Arrival, FaultModel, FaultSpec};
+use roce_faults::{Arrival, FaultModel, FaultSpec};
 use roce_stack::{Duration, Instant};
 use std::collections::VecDeque;
 

@@ -2,7 +2,7 @@
 
 use super::{Change, HostChange, LinkChange, Network};
 use crate::fabric::{Fabric, FabricBuilder, HostId, HostSpec};
-use roce_port::fault::FaultSpec;
+use roce_faults::FaultSpec;
 
 impl Network {
     /// Builds the fabric. All hosts are as `host` says, but each has a seed of its own, which

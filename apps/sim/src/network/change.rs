@@ -3,7 +3,7 @@
 use super::units::{self, rate_text};
 use super::{Change, HostChange, LinkChange, Network, NetworkError};
 use crate::fabric::{CableId, HostId, NodeId};
-use roce_port::fault::FaultSpec;
+use roce_faults::FaultSpec;
 
 const HOST_WORDS: &str = "freeze, thaw, kill, cut or join";
 const SWITCH_WORDS: &str = "forget or remember";

@@ -91,7 +91,7 @@ pub mod units;
 mod tests;
 
 pub use error::NetworkError;
-pub use roce_port::fault::FaultSpec;
+pub use roce_faults::FaultSpec;
 
 use crate::fabric::{CableId, HostId, LinkSpec, NodeId, SwitchId, SwitchSpec};
 use roce_stack::Duration;

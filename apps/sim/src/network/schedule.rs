@@ -3,7 +3,7 @@
 use super::{Change, Event, HostChange, LinkChange, Network};
 use crate::dice::Dice;
 use crate::fabric::{CableId, HostId, SwitchId};
-use roce_port::fault::{Chance, FaultSpec};
+use roce_faults::{Chance, FaultSpec};
 use roce_stack::Duration;
 
 impl Network {

@@ -2,7 +2,7 @@
 
 use super::{Link, Network, Switch};
 use crate::fabric::{HostId, LinkSpec, NodeId, SwitchId, SwitchSpec};
-use roce_port::fault::FaultSpec;
+use roce_faults::FaultSpec;
 
 impl Network {
     /// Hosts h1, h2, … at the switch s1. Link `i` is that of host `i`.

@@ -1,7 +1,7 @@
 //! Networks that are slowed down, so that a machine can emulate them.
 
 use super::{Change, LinkChange, Network};
-use roce_port::fault::{FaultSpec, ReorderBy};
+use roce_faults::{FaultSpec, ReorderBy};
 use roce_stack::Duration;
 
 /// By how much a network is slowed down.

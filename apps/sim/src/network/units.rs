@@ -1,6 +1,6 @@
 //! Numbers with units, and faults, in descriptions.
 
-use roce_port::fault::FaultSpec;
+use roce_faults::FaultSpec;
 use roce_stack::{Duration, DurationText};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -80,7 +80,7 @@ pub fn faults(text: &str) -> Result<FaultSpec, String> {
             "{text:?} should have no seed: the seed of the whole run determines all faults"
         )),
         Ok(spec) => Ok(spec),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(format!("{:?} should be {}", error.given, error.valid)),
     }
 }
 

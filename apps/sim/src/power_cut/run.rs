@@ -5,7 +5,7 @@ use super::{Model, SLOT, WORD};
 use crate::connect::{ConnectSpec, connect};
 use crate::dice::Dice;
 use crate::fabric::{Fabric, FabricBuilder, HostId, HostSpec, LinkSpec, Step};
-use roce_port::fault::{Chance, FaultSpec};
+use roce_faults::{Chance, FaultSpec};
 use roce_stack::{
     Access, Buffer, CompletionQueue, CqId, Duration, Flush, Memory, Nic, Persist, QpInit, QpKind,
     QueueLimits, RemoteAddr, SendFlags, SendOp, SendRequest, Sge, WcStatus,

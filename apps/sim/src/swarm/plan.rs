@@ -2,7 +2,7 @@
 
 use crate::connect::ConnectSpec;
 use crate::fabric::{HostSpec, LinkSpec, SwitchSpec};
-use roce_port::fault::FaultSpec;
+use roce_faults::FaultSpec;
 use roce_stack::{Access, CongestionSettings, MwType, Notify, QpKind, RateLimit, RoceVersion};
 
 /// The plan of a run.

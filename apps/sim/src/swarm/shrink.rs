@@ -4,7 +4,7 @@ use super::plan::{CableFault, CqPlan, MulticastPlan, PairPlan, Plan};
 use super::run::run;
 use crate::connect::ConnectSpec;
 use crate::oracle::Violation;
-use roce_port::fault::{Chance, FaultSpec};
+use roce_faults::{Chance, FaultSpec};
 
 /// A reduced plan, and its failure.
 #[derive(Clone, Debug)]

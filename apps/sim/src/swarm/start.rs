@@ -8,7 +8,7 @@ use super::state::{PairState, PoolSpec, Queue, Run};
 use crate::connect::{ConnectSpec, QKEY, header_bytes, move_on};
 use crate::fabric::HostId;
 use crate::oracle::{Causes, Ends, FlowAreas, Verdict, Violation, about};
-use roce_port::fault::{Chance, FaultSpec};
+use roce_faults::{Chance, FaultSpec};
 use roce_stack::{CompletionQueue, Destination, QpKind, RoceVersion, TxMeta};
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 use super::*;
-use roce_port::fault::{Chance, FaultSpec};
+use roce_faults::{Chance, FaultSpec};
 use roce_stack::{RateLimit, RoceVersion};
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! One fault of a run, as `ROCE_FAULTS` writes it.
 
-use roce_verbs::faults::{CallFault, CompletionFault, Injection, Target, When};
-use roce_verbs::settings::{Chance, DurationText};
+use roce_verbs::faults::{CallFault, Chance, CompletionFault, Injection, Target, When};
+use roce_verbs::settings::DurationText;
 use std::fmt;
 use std::time::Duration;
 

@@ -7,9 +7,8 @@ use clap::ValueEnum;
 use nix::errno::Errno;
 use roce_verbs::completion::WcStatus;
 use roce_verbs::faults::{
-    Call, CallFault, CompletionFault, Injection, Operation, RequestFault, TimedFault, When,
+    Call, CallFault, Chance, CompletionFault, Injection, Operation, RequestFault, TimedFault, When,
 };
-use roce_verbs::settings::Chance;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;

@@ -105,7 +105,7 @@ impl<F: FnMut(&str) -> Result<bool, Error>> Shrinker<F> {
 mod tests {
     use super::super::part::tests::late;
     use super::*;
-    use roce_verbs::settings::Chance;
+    use roce_verbs::faults::Chance;
 
     fn plan() -> Plan {
         Plan {

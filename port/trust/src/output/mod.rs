@@ -41,6 +41,12 @@ impl Write for Stdout {
     }
 }
 
+/// Writes `line` to stderr in one call, because other processes may write to the same stderr.
+pub fn write_to_stderr(line: &str) {
+    // If stderr fails, there is nowhere to report it.
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
 /// Names standard output in an error of a write to it. Keeps the kind, by which callers recognise a reader
 /// that has gone, and by which `write_all` retries.
 pub fn named(error: io::Error) -> io::Error {

@@ -1,20 +1,18 @@
 //! The engine: the NIC and its port behind one lock, and the methods that drive them.
 
-mod explaining;
 mod sending;
 #[cfg(test)]
 mod tests;
 
 use super::moderation::Moderation;
 use super::pacing::Pacing;
-use super::{EventQueue, Persister};
+use super::{EventQueue, Observed, Observer, Persister, Tally};
 use crate::datapath::DevicePort;
-use crate::tally::DeviceCount;
-use crate::why::{KernelWatch, WhyLog};
 use roce_port::{PortError, RxSink};
 use roce_stack::{Counters, CqId, Event, Instant, Nic, Persisted, QpAttributes, QpState, RxMeta};
 use std::collections::HashMap;
 use std::hint::cold_path;
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
@@ -36,14 +34,10 @@ pub(crate) struct Engine {
     /// Decides which posts wait for those that follow.
     pub(super) pacing: Pacing,
     pub(crate) events: Arc<EventQueue<Event>>,
-    /// The name of the device, for explanations.
-    device: String,
-    /// Where explanations of failures are written.
-    pub(crate) why: Option<WhyLog>,
-    /// The kernel's counters since the datapath started.
-    pub(crate) kernel: Option<Arc<KernelWatch>>,
-    /// Counters for `roce run --summary`.
-    pub(crate) tally: Option<Box<DeviceCount>>,
+    /// What watches the device.
+    pub(crate) observer: Option<Box<dyn Observer>>,
+    /// What counts the work of the device.
+    pub(crate) tally: Option<Box<dyn Tally>>,
     /// The receiver of management datagrams, once QP1 is open.
     pub(crate) mad_listener: Option<Arc<dyn MadListener>>,
     /// Makes memory durable.
@@ -83,12 +77,7 @@ impl RxSink for ToNic<'_> {
 }
 
 impl Engine {
-    pub(crate) fn new(
-        nic: Nic,
-        port: DevicePort,
-        events: Arc<EventQueue<Event>>,
-        device: String,
-    ) -> Self {
+    pub(crate) fn new(nic: Nic, port: DevicePort, events: Arc<EventQueue<Event>>) -> Self {
         Self {
             nic,
             port,
@@ -96,9 +85,7 @@ impl Engine {
             moderation: Moderation::default(),
             pacing: Pacing::default(),
             events,
-            device,
-            why: None,
-            kernel: None,
+            observer: None,
             tally: None,
             mad_listener: None,
             persister: None,
@@ -117,7 +104,8 @@ impl Engine {
         self.stop_because("it has stopped after a panic, which is a bug of roce");
     }
 
-    pub(super) fn stop_because(&mut self, why: &'static str) {
+    /// Stops the device for good, for this reason.
+    pub(crate) fn stop_because(&mut self, why: &'static str) {
         if self.has_stopped() {
             return;
         }
@@ -223,7 +211,7 @@ impl Engine {
     fn write_tally(&mut self) {
         if let Some(tally) = &mut self.tally {
             cold_path();
-            tally.note(self.nic.counters());
+            tally.on_turn(self.nic.counters());
         }
     }
 
@@ -302,11 +290,8 @@ impl Engine {
             listener.on_mads_arrived();
         }
         let has_failed = self.nic.has_failures();
-        if has_failed {
-            self.explain_failures();
-        }
-        while let Some(mismatch) = self.nic.poll_mismatch() {
-            self.explain_mismatch(&mismatch);
+        if has_failed || self.nic.has_mismatches() {
+            self.report_failures();
         }
         if has_failed {
             // The peer learns of it even if the application ends now. It may end because of what the
@@ -324,6 +309,20 @@ impl Engine {
         }
         while let Some(id) = self.moderation.take_due(self.latest) {
             self.push_cq_event(id);
+        }
+    }
+
+    #[cold]
+    fn report_failures(&mut self) {
+        let failed = iter::from_fn(|| self.nic.poll_failure()).collect();
+        let unfit = iter::from_fn(|| self.nic.poll_mismatch()).collect();
+        if let Some(observer) = &mut self.observer {
+            let observed = Observed {
+                now: self.latest,
+                nic: &self.nic,
+                port: &*self.port,
+            };
+            observer.on_failures(&observed, failed, unfit);
         }
     }
 

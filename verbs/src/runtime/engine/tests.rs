@@ -54,7 +54,8 @@ fn one_look_at_the_kernel_explains_all_failures_of_a_turn() {
     for qp in &qps {
         assert!(engine.nic.failure(qp.qpn()).is_some(), "{}", qp.qpn());
     }
-    let kernel = engine.kernel.as_ref().expect("/proc is there");
+    let kernel = context.inner.observing.kernel.get();
+    let kernel = kernel.expect("/proc is there");
     assert_eq!(kernel.looks.load(Ordering::Relaxed), 1);
     let lines = std::fs::read_to_string(&report).expect("a report");
     assert_eq!(lines.lines().count(), QPS);

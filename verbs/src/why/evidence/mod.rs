@@ -12,7 +12,7 @@ pub use port::{PacketsNotSent, packets_not_sent};
 
 use roce_stack::{Cause, Failure, Nic};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A fact that bears on a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,11 +48,13 @@ pub(crate) struct Places<'a> {
     pub(crate) kernel: Option<&'a KernelView<'a>>,
 }
 
+/// The kernel's counters since the datapath started; not set before, or if the kernel shows nothing.
+pub(crate) type KernelSince = Arc<OnceLock<KernelWatch>>;
+
 /// Where evidence about lost management datagrams is found, copied from the engine.
 pub(crate) struct LossSigns {
     pub(crate) port_counters: Vec<(&'static str, u64)>,
-    /// The kernel's part; `None` if the datapath has not started, or the kernel shows nothing.
-    pub(crate) kernel: Option<Arc<KernelWatch>>,
+    pub(crate) kernel: KernelSince,
 }
 
 /// Whether the kernel may show why a QP failed.
@@ -107,7 +109,7 @@ pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
 /// The findings about management datagrams that got lost between two addresses, of which each was
 /// sent `least` times. Asks the kernel several times: no lock that packets need may be held.
 pub(super) fn between((src, dst): (IpAddr, IpAddr), least: u64, signs: &LossSigns) -> Vec<Finding> {
-    let kernel = signs.kernel.as_deref().and_then(KernelWatch::look);
+    let kernel = signs.kernel.get().and_then(KernelWatch::look);
     let mut findings = Vec::new();
     if let Some(kernel) = &kernel {
         let path = path::Path::of_datagrams(src, dst, kernel);

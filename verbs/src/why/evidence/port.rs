@@ -166,7 +166,7 @@ pub fn packets_not_sent(counter: impl Fn(&str) -> u64) -> Vec<PacketsNotSent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roce_port::LinkGate;
+    use roce_faults::{FaultCounters, LinkGate};
     use roce_udp::TxDrop;
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
     fn the_counters_exist() {
         let xdp = roce_xdp::net::Refusal::ALL.map(|reason| reason.name());
         let udp = TxDrop::ALL.map(TxDrop::name);
-        let faults = roce_port::fault::FaultCounters::default().each();
+        let faults = FaultCounters::default().each();
         let known: Vec<&str> = xdp
             .into_iter()
             .chain(udp)

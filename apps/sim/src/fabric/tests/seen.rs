@@ -1,7 +1,7 @@
 //! Every packet is seen on watched cables, and every drop has a reason.
 
 use super::*;
-use roce_port::fault::{Chance, FaultSpec};
+use roce_faults::{Chance, FaultSpec};
 use roce_wire::{Frame, IcrcVerdict, NetworkHeader};
 
 const HOSTS: [HostId; 2] = [HostId(0), HostId(1)];

@@ -9,7 +9,7 @@ use super::units::Time;
 use super::{Event, Link, MAX_EVENTS, MAX_HOSTS, Network, NetworkError, Switch};
 use crate::fabric::{HostId, NodeId, SwitchSpec};
 use core::ops::Range;
-use roce_port::fault::FaultSpec;
+use roce_faults::FaultSpec;
 use toml::Spanned;
 
 /// A result whose error has a place in the text.

@@ -7,7 +7,7 @@ use crate::swarm::plan::{
     Action, CableFault, CqPlan, Disruption, FaultPlan, Kind, MulticastPlan, Op, PairPlan, Plan,
     RequestFault, SrqPlan,
 };
-use roce_port::fault::{Burst, Chance, FaultSpec, ReorderBy};
+use roce_faults::{Burst, Chance, FaultSpec, ReorderBy};
 use roce_stack::{Duration, QpKind, largest_path_mtu};
 use roce_wire::PathMtu;
 

@@ -1,16 +1,15 @@
-//! The text form of [`Faults`].
+//! The text form of [`Faults`], and of the [`FaultSpec`] in it.
 
-use super::injection::{
-    Call, CallFault, CompletionFault, Injection, Operation, RequestFault, Target, TimedFault, When,
+use crate::names::{DIE, find_errno, find_status, status_name};
+use crate::{
+    Burst, CALLS, Call, CallFault, Chance, CompletionFault, FaultSpec, Faults, Injection,
+    Operation, ReorderBy, RequestFault, Target, TimedFault, When,
 };
-use super::names::{DIE, find_errno, find_status};
-use super::{CALLS, Faults};
-use roce_port::fault::{Chance, FaultSpec};
 use roce_stack::{Duration, DurationText, WcStatus};
 use std::fmt;
 use std::str::FromStr;
 
-/// The error of parsing [`Faults`].
+/// The error of parsing [`Faults`] or a [`FaultSpec`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct FaultsError {
     /// The invalid part.
@@ -28,7 +27,11 @@ impl fmt::Display for FaultsError {
     }
 }
 
-debug_as_display!(FaultsError);
+impl fmt::Debug for FaultsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 impl std::error::Error for FaultsError {}
 
@@ -36,6 +39,13 @@ const NETWORK: [&str; 7] = [
     "loss", "burst", "dup", "reorder", "corrupt", "delay", "seed",
 ];
 
+const NAMES: &str = "one of loss=, burst=, dup=, reorder=, corrupt=, delay=, seed=, each once";
+const CHANCE: &str = "a chance from 0% to 100%, such as 1% or 0.01";
+const BURST: &str = "CHANCE:PACKETS or CHANCE:PACKETS:CHANCE, such as 0.1%:10 (the chance that a \
+                     burst begins, its mean length in packets, and the chance that each of these \
+                     packets is lost [default: 100%])";
+const DELAY: &str = "a time, or an ascending range of times, such as 50us or 50us..2ms";
+const SEED: &str = "a whole number from 0 to 18446744073709551615";
 const PART: &str = "NAME=VALUE with a name of loss, burst, dup, reorder, corrupt, delay, seed; \
                     or an injection WHAT:FAULT@WHEN, such as post_send:ENOMEM@3";
 const QP: &str = "qp and a positive number, such as qp2";
@@ -65,6 +75,20 @@ impl<'a> Piece<'a> {
         }
     }
 
+    /// The parts of a list.
+    fn parts(text: &'a str) -> impl Iterator<Item = Self> {
+        let mut rest = Some(Self { text, before: 0 });
+        std::iter::from_fn(move || {
+            let list = rest?;
+            let (part, behind) = match list.split(',') {
+                Some((part, behind)) => (part, Some(behind)),
+                None => (list, None),
+            };
+            rest = behind;
+            Some(part.trim())
+        })
+    }
+
     fn after(self, bytes: usize) -> Self {
         let (skipped, text) = self.text.split_at(bytes);
         let before = self.before + skipped.chars().count();
@@ -90,40 +114,94 @@ impl FromStr for Faults {
     type Err = FaultsError;
 
     fn from_str(text: &str) -> Result<Self, FaultsError> {
-        let mut injections = Vec::new();
-        let mut network: Vec<Piece<'_>> = Vec::new();
-        let mut rest = Some(Piece { text, before: 0 });
-        while let Some(list) = rest {
-            let (part, behind) = match list.split(',') {
-                Some((part, behind)) => (part.trim(), Some(behind)),
-                None => (list.trim(), None),
-            };
-            rest = behind;
+        let (mut faults, mut seen) = (Self::default(), Vec::new());
+        for part in Piece::parts(text) {
             let name = part.text.split(['=', ':']).next().unwrap_or_default();
             if NETWORK.contains(&name) {
-                network.push(part);
+                parse_network(&mut faults.network, part, &mut seen)?;
             } else {
-                injections.push(parse_injection(part)?);
+                faults.injections.push(parse_injection(part)?);
             }
         }
-        Ok(Self {
-            network: parse_network(&network)?,
-            injections,
-        })
+        Ok(faults)
     }
 }
 
-fn parse_network(parts: &[Piece<'_>]) -> Result<FaultSpec, FaultsError> {
-    if parts.is_empty() {
-        return Ok(FaultSpec::default());
+impl FromStr for FaultSpec {
+    type Err = FaultsError;
+
+    fn from_str(text: &str) -> Result<Self, FaultsError> {
+        let (mut spec, mut seen) = (Self::default(), Vec::new());
+        Piece::parts(text).try_for_each(|part| parse_network(&mut spec, part, &mut seen))?;
+        Ok(spec)
     }
-    let texts: Vec<&str> = parts.iter().map(|part| part.text).collect();
-    texts.join(",").parse().map_err(|error| {
-        let roce_port::fault::FaultSpecError { given, valid, .. } = error;
-        // If there are two, the later one is the invalid one.
-        let part = parts.iter().rev().find(|part| part.text == given);
-        part.unwrap_or(&parts[0]).error(valid)
+}
+
+/// Parses a fault of the network. `seen` has the names before it.
+fn parse_network<'a>(
+    spec: &mut FaultSpec,
+    part: Piece<'a>,
+    seen: &mut Vec<&'a str>,
+) -> Result<(), FaultsError> {
+    let names = || part.error(NAMES);
+    let (name, value) = part.text.split_once('=').ok_or_else(names)?;
+    if seen.contains(&name) {
+        return Err(names());
+    }
+    seen.push(name);
+    let chance = |text| parse_chance(text).ok_or_else(|| part.error(CHANCE));
+    match name {
+        "loss" => spec.loss = chance(value)?,
+        "dup" => spec.duplicate = chance(value)?,
+        "corrupt" => spec.corrupt = chance(value)?,
+        "burst" => spec.burst = Some(parse_burst(part, value)?),
+        "reorder" => {
+            let (often, by) = match value.split_once(':') {
+                None => (value, None),
+                Some((often, by)) => (often, Some(by)),
+            };
+            spec.reorder = chance(often)?;
+            if let Some(by) = by {
+                let by = parse_duration(by).ok_or_else(|| part.error(LENGTH))?;
+                spec.reorder_by = ReorderBy(by);
+            }
+        }
+        "delay" => {
+            let (from, to) = value.split_once("..").unwrap_or((value, value));
+            (spec.delay, spec.jitter) = match (parse_duration(from), parse_duration(to)) {
+                (Some(from), Some(to)) if from <= to => (from, to - from),
+                _ => return Err(part.error(DELAY)),
+            };
+        }
+        "seed" => spec.seed = Some(value.parse().map_err(|_| part.error(SEED))?),
+        _ => return Err(names()),
+    }
+    Ok(())
+}
+
+fn parse_burst(part: Piece<'_>, text: &str) -> Result<Burst, FaultsError> {
+    let fields: Vec<&str> = text.split(':').collect();
+    let (begin, packets, loss) = match fields[..] {
+        [begin, packets] => (begin, packets, "100%"),
+        [begin, packets, loss] => (begin, packets, loss),
+        _ => return Err(part.error(BURST)),
+    };
+    let packets = packets.parse().ok().filter(|packets| *packets >= 1);
+    let chance = |text| parse_chance(text).ok_or_else(|| part.error(CHANCE));
+    Ok(Burst {
+        begin: chance(begin)?,
+        packets: packets.ok_or_else(|| part.error(BURST))?,
+        loss: chance(loss)?,
     })
+}
+
+/// Parses `1%` or `0.01`.
+fn parse_chance(text: &str) -> Option<Chance> {
+    let fraction = match text.strip_suffix('%') {
+        Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    fraction.ok().and_then(Chance::from_fraction)
 }
 
 fn parse_injection(part: Piece<'_>) -> Result<Injection, FaultsError> {
@@ -220,9 +298,7 @@ fn list_completion_faults() -> String {
     let statuses = WcStatus::ALL
         .iter()
         .filter(|status| **status != WcStatus::Success);
-    let names: Vec<&str> = statuses
-        .map(|status| super::names::status_name(*status))
-        .collect();
+    let names: Vec<&str> = statuses.map(|status| status_name(*status)).collect();
     format!(
         "late=TIME, lost, overrun, die, or a status ({})",
         names.join(", ")
@@ -269,10 +345,8 @@ fn parse_duration(text: &str) -> Option<Duration> {
 fn parse_matches(when: Piece<'_>) -> Result<When, FaultsError> {
     let wrong = || when.error(WHEN);
     let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number >= 1);
-    if let Some(percent) = when.text.strip_suffix('%') {
-        let fraction = percent.parse::<f64>().ok().map(|percent| percent / 100.0);
-        let chance = fraction.and_then(Chance::from_fraction).ok_or_else(wrong)?;
-        return Ok(When::Chance(chance));
+    if when.text.ends_with('%') {
+        return Ok(When::Chance(parse_chance(when.text).ok_or_else(wrong)?));
     }
     let (first, last) = match when.text.split_once("..") {
         None => {
@@ -316,6 +390,47 @@ impl fmt::Display for Faults {
         }
         parts.extend(self.injections.iter().map(Injection::to_string));
         parts.extend(self.network.seed.map(|seed| format!("seed={seed}")));
+        f.write_str(&parts.join(","))
+    }
+}
+
+impl fmt::Display for FaultSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        let mut chance = |name: &str, chance: Chance| {
+            if !chance.is_never() {
+                parts.push(format!("{name}={chance}"));
+            }
+        };
+        chance("loss", self.loss);
+        chance("dup", self.duplicate);
+        chance("corrupt", self.corrupt);
+        if !self.reorder.is_never() {
+            let by = DurationText(self.reorder_by.0);
+            parts.push(format!("reorder={}:{by}", self.reorder));
+        }
+        if let Some(burst) = self.burst {
+            let Burst {
+                begin,
+                packets,
+                loss,
+            } = burst;
+            parts.push(match loss {
+                Chance::ALWAYS => format!("burst={begin}:{packets}"),
+                loss => format!("burst={begin}:{packets}:{loss}"),
+            });
+        }
+        let longest = self.delay + self.jitter;
+        if !longest.is_zero() {
+            let (from, to) = (DurationText(self.delay), DurationText(longest));
+            parts.push(match self.jitter.is_zero() {
+                true => format!("delay={from}"),
+                false => format!("delay={from}..{to}"),
+            });
+        }
+        if let Some(seed) = self.seed {
+            parts.push(format!("seed={seed}"));
+        }
         f.write_str(&parts.join(","))
     }
 }

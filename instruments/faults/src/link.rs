@@ -1,8 +1,6 @@
 //! The link of a port, which can be down.
 
-use crate::error::PortError;
-use crate::layer::Layer;
-use crate::port::{Port, RxSink};
+use roce_port::{Layer, Port, PortError, RxSink};
 use roce_stack::{Flow, IpCovered, ReserveError, RxMeta, Sequenced, TxMeta, TxSlot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,19 +1,18 @@
 //! Faults from the environment.
 
-use super::Faults;
-use crate::environment::{self, Once};
-use crate::error::OpenError;
-
-const VARIABLE: &str = "ROCE_FAULTS";
+use crate::Faults;
+use roce_trust::environment::{Malformed, Once, variable_once};
 
 /// The faults that `ROCE_FAULTS` sets, if any. Without a seed, one is drawn once per process, so that all
 /// callers report the same seed.
 ///
 /// # Errors
 /// If the value is malformed.
-pub fn environment_faults() -> Result<Option<Faults>, OpenError> {
+pub fn environment_faults() -> Result<Option<Faults>, Malformed> {
     static FAULTS: Once<Faults> = Once::new();
-    environment::variable_once(&FAULTS, VARIABLE, |text| parse(&text.to_string_lossy()))
+    variable_once(&FAULTS, "ROCE_FAULTS", |text| {
+        parse(&text.to_string_lossy())
+    })
 }
 
 fn parse(text: &str) -> Result<Faults, String> {
@@ -26,7 +25,10 @@ fn parse(text: &str) -> Result<Faults, String> {
 }
 
 /// Draws a seed that is short enough to type.
-pub(crate) fn draw_seed() -> std::io::Result<u64> {
+///
+/// # Errors
+/// If the system has no random numbers.
+pub fn draw_seed() -> std::io::Result<u64> {
     getrandom::u32()
         .map(u64::from)
         .map_err(|error| std::io::Error::other(error.to_string()))

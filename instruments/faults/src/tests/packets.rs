@@ -1,6 +1,9 @@
-use super::*;
-use crate::{Effects, Loss, RxSink};
-use roce_stack::{Duration, Instant, IpCovered, RxMeta};
+use super::spec;
+use crate::{FaultLayer, FaultSpec, Link, LinkGate};
+use roce_port::memory::{Frame, MemoryIp};
+use roce_port::{Effects, Layered, Loss, MemoryPort, Port, RxSink};
+use roce_stack::{Duration, Flow, Instant, IpCovered, RoceVersion, RxMeta, Transmit as _, TxMeta};
+use roce_wire::Qpn;
 use std::net::{IpAddr, Ipv4Addr};
 
 fn meta() -> RxMeta {
@@ -11,10 +14,6 @@ fn meta() -> RxMeta {
         traffic_class: 0,
         ip: IpCovered::V4Hidden,
     }
-}
-
-fn spec(text: &str) -> FaultSpec {
-    text.parse().expect("well-formed")
 }
 
 /// Sends `count` packets, 1 us apart; returns the arrivals: number, time, flipped bits.
@@ -196,45 +195,77 @@ fn overflow_is_told_as_loss_and_an_untouched_packet_has_no_effects() {
     assert_eq!(observer.lost, []);
 }
 
-#[test]
-fn a_spec_is_written_as_it_is_read() {
-    for text in [
-        "loss=1%",
-        "loss=0.5%,dup=0.0000001%,corrupt=100%,reorder=3%:200us,burst=0.1%:10,delay=50us,seed=9",
-        "reorder=1%:100us,burst=0.1%:10:50%,delay=0s..2ms,seed=18446744073709551615",
-        "delay=1500ns..2s",
-        "",
-    ] {
-        if !text.is_empty() {
-            assert_eq!(spec(text).to_string(), text);
-        }
+const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+/// A port in memory, and frames that it has sent to itself.
+fn sent(bytes: std::ops::Range<u8>) -> (MemoryPort, Vec<Frame>) {
+    let mut port = MemoryPort::new(MemoryIp::V4, 100);
+    port.activate(FAR).expect("activated");
+    for byte in bytes {
+        send(&mut port, byte);
     }
-    assert_eq!(spec("loss=0.01"), spec("loss=1%"));
-    assert_eq!(spec("reorder=1%").reorder_by, ReorderBy::default());
+    let frames = port.out.drain(..).collect();
+    (port, frames)
+}
+
+fn send(port: &mut impl Port, byte: u8) {
+    let slot = port.reserve(&to_far(), FLOW, None, 4).expect("room");
+    slot.bytes.fill(byte);
+    port.commit();
+}
+
+fn to_far() -> TxMeta {
+    TxMeta {
+        src: NEAR,
+        dst: FAR,
+        traffic_class: 2,
+        hop_limit: 0,
+        version: RoceVersion::V2,
+    }
+}
+
+const FLOW: Flow = Flow::new(Qpn::QP0, Qpn::QP0);
+
+#[test]
+fn faults_go_around_a_port_that_knows_nothing_of_them() {
+    let (mut port, frames) = sent(0..10);
+    port.arrived.extend(frames);
+    let layer = FaultLayer::new(spec("dup=100%,delay=1us"), 1);
+    let mut port = Layered { layer, port };
+    let mut bytes = Vec::new();
+    let mut collect = |_: &RxMeta, packet: &[u8]| bytes.push(packet[0]);
+    assert_eq!(port.receive(3, &mut collect).expect("received"), 3);
+    while let Some(deadline) = port.next_deadline() {
+        assert!(deadline <= Duration::from_micros(1));
+        assert_eq!(port.receive(0, &mut collect).expect("received"), 0);
+    }
+    assert_eq!(bytes, [0, 0, 1, 1, 2, 2]);
+    assert_eq!(port.port.arrived.len(), 7);
+    let counters = port.each_counter();
+    assert!(counters.contains(&("fault_duplicated", 3)), "{counters:?}");
 }
 
 #[test]
-fn what_is_wrong_is_named_with_what_would_be_right() {
-    for (text, given, valid) in [
-        ("lose=1%", "lose=1%", "one of loss="),
-        ("loss", "loss", "one of loss="),
-        ("", "", "one of loss="),
-        ("loss=1%,loss=2%", "loss=2%", "each once"),
-        ("loss=101%", "loss=101%", "0% to 100%"),
-        ("dup=-1%", "dup=-1%", "0% to 100%"),
-        ("dup=nan", "dup=nan", "0% to 100%"),
-        ("loss=1%,corrupt=often", "corrupt=often", "such as 1%"),
-        ("delay=5", "delay=5", "50us"),
-        ("delay=2ms..1ms", "delay=2ms..1ms", "ascending range"),
-        ("delay=9999s", "delay=9999s", "range of times"),
-        ("reorder=1%:soon", "reorder=1%:soon", "a time such as"),
-        ("burst=1%", "burst=1%", "CHANCE:PACKETS"),
-        ("burst=1%:0", "burst=1%:0", "CHANCE:PACKETS"),
-        ("burst=1%:2:3%:4", "burst=1%:2:3%:4", "CHANCE:PACKETS"),
-        ("seed=-1", "seed=-1", "whole number"),
-    ] {
-        let error = text.parse::<FaultSpec>().expect_err(text);
-        assert_eq!(error.given, given);
-        assert!(error.to_string().contains(valid), "{error}");
+fn a_link_that_is_down_drops_packets_in_both_directions() {
+    let (port, frames) = sent(7..8);
+    let link = Link::default();
+    let layer = LinkGate::new(link.clone());
+    let mut port = Layered { layer, port };
+    for (is_down, arrives) in [(false, 1), (true, 0), (false, 1)] {
+        link.set_down(is_down);
+        send(&mut port, 7);
+        assert_eq!(port.port.out.len(), arrives);
+        port.port.arrived.extend(frames.clone());
+        let mut got = 0;
+        let taken = port.receive(1, &mut |_: &RxMeta, _: &[u8]| got += 1);
+        assert_eq!((taken.expect("received"), got), (1, arrives));
+        port.port.out.clear();
     }
+    assert!(port.each_counter().contains(&("fault_unplugged", 2)));
+    // A packet that is reserved is the port's.
+    port.reserve(&to_far(), FLOW, None, 4).expect("room");
+    link.set_down(true);
+    port.commit();
+    assert_eq!(port.port.out.len(), 1);
 }

@@ -64,23 +64,23 @@ pub const CALLS: &[&str] = &[
 ];
 
 /// The fault that kills the process.
-pub(super) const DIE: &str = "die";
+pub(crate) const DIE: &str = "die";
 
 /// Finds an error by its name, such as ENOMEM.
-pub(super) fn find_errno(name: &str) -> Option<Errno> {
+pub(crate) fn find_errno(name: &str) -> Option<Errno> {
     (1..=i32::from(u8::MAX))
         .map(Errno::from_raw)
         .find(|errno| *errno != Errno::UnknownErrno && format!("{errno:?}") == name)
 }
 
 /// The C name of a status, without `IBV_WC_`.
-pub(super) fn status_name(status: WcStatus) -> &'static str {
-    let name = crate::why::c_name(status);
+pub(crate) fn status_name(status: WcStatus) -> &'static str {
+    let name = status.c_name();
     name.strip_prefix("IBV_WC_").unwrap_or(name)
 }
 
 /// Finds an error status by its name, with or without `IBV_WC_`.
-pub(super) fn find_status(name: &str) -> Option<WcStatus> {
+pub(crate) fn find_status(name: &str) -> Option<WcStatus> {
     let name = name.strip_prefix("IBV_WC_").unwrap_or(name);
     let failures = WcStatus::ALL.iter().copied();
     failures

@@ -1,28 +1,32 @@
 //! Faults at a given time after the device was opened.
 
-use super::strike::report;
-use super::{Injection, Judge, Target, TimedFault, When};
+use crate::strike::report;
+use crate::{Injection, Judge, Target, TimedFault, When};
 use roce_stack::Duration;
 
 /// The action at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TimedAction {
+pub enum TimedAction {
+    /// The link goes down.
     PortDown,
+    /// The link comes up again.
     PortUp,
+    /// A GID change event is raised.
     GidChange,
+    /// The device fails permanently.
     DeviceFatal,
 }
 
 /// The timed injections of one open device.
 #[derive(Debug)]
-pub(crate) struct TimedFaults {
+pub struct TimedFaults {
     /// The remaining actions, in descending order of time.
     actions: Vec<(Duration, TimedAction, Option<Injection>)>,
 }
 
 impl TimedFaults {
     /// `None` if there are none.
-    pub(crate) fn new(judge: &Judge) -> Option<Self> {
+    pub fn new(judge: &Judge) -> Option<Self> {
         let injections = judge.faults().injections().iter();
         let mut actions: Vec<_> = injections.flat_map(plan_actions).collect();
         actions.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
@@ -30,12 +34,12 @@ impl TimedFaults {
     }
 
     /// The time after the device was opened when the next action is due.
-    pub(crate) fn next(&self) -> Option<Duration> {
+    pub fn next(&self) -> Option<Duration> {
         self.actions.last().map(|(at, ..)| *at)
     }
 
     /// Takes an action that is due, and reports its injection. The device was opened this long ago.
-    pub(crate) fn take_due(&mut self, elapsed: Duration) -> Option<TimedAction> {
+    pub fn take_due(&mut self, elapsed: Duration) -> Option<TimedAction> {
         if self.next()? > elapsed {
             return None;
         }

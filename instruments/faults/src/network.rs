@@ -1,33 +1,6 @@
-//! Fault injection: a network that randomly loses, duplicates, reorders, corrupts and delays
-//! packets. A seed makes the faults reproducible.
-//!
-//! [`FaultSpec`] defines the faults and their probabilities. [`FaultModel`] draws the faults of one
-//! packet at a time, for a simulator that has an event queue of its own. [`FaultLayer`] goes around
-//! a [`Port`](crate::Port) and holds back delayed packets.
-//!
-//! [`FaultyCompletions`] injects faults into the completions of a NIC.
-//!
-//! ```
-//! use roce_port::fault::FaultSpec;
-//!
-//! let spec: FaultSpec = "loss=1%,reorder=0.5%:200us,seed=7".parse().unwrap();
-//! assert_eq!(spec.to_string(), "loss=1%,reorder=0.5%:200us,seed=7");
-//! ```
+//! The faults of a network.
 
-mod chance;
-mod completions;
-mod layer;
-mod model;
-mod parse;
-#[cfg(test)]
-mod tests;
-
-pub use chance::{Chance, splitmix64};
-pub use completions::{CompletionFate, CompletionFaults, FaultyCompletions};
-pub use layer::{FaultCounters, FaultLayer};
-pub use model::{Arrival, Arrivals, FaultModel};
-pub use parse::FaultSpecError;
-
+use crate::Chance;
 use roce_stack::Duration;
 
 /// The faults of a network, and their probabilities. The default is a network without faults.

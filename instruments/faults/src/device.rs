@@ -1,9 +1,9 @@
 //! Faults of an open device's completions and regions.
 
-use super::strike::die;
-use super::{CompletionFault, Judge, Target};
+use crate::strike::die;
+use crate::{CompletionFate, CompletionFaults, FaultyCompletions};
+use crate::{CompletionFault, Judge, Target};
 use parking_lot::Mutex;
-use roce_port::fault::{CompletionFate, CompletionFaults, FaultyCompletions};
 use roce_stack::{Completion, Nic};
 use roce_wire::Qpn;
 use std::collections::HashMap;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 /// The injections for one open device.
 #[derive(Clone, Debug)]
-pub(crate) struct ContextFaults {
+pub struct DeviceFaults {
     judge: Arc<Judge>,
     /// For each QP of the device, its place in the order in which the process created QPs.
     numbers: Arc<Mutex<HashMap<Qpn, u32>>>,
 }
 
-impl ContextFaults {
+impl DeviceFaults {
     /// Applies the judge to the completions of `nic`, if it has injections about completions.
-    pub(crate) fn begin(judge: Arc<Judge>, nic: &mut Nic) -> Self {
+    pub fn begin(judge: Arc<Judge>, nic: &mut Nic) -> Self {
         let new = Self {
             judge,
             numbers: Arc::default(),
@@ -30,12 +30,13 @@ impl ContextFaults {
         new
     }
 
-    pub(crate) fn note_new_qp(&self, qpn: Qpn) {
+    /// Called for each new QP of the device, before it has completions.
+    pub fn note_new_qp(&self, qpn: Qpn) {
         self.numbers.lock().insert(qpn, self.judge.number_qp());
     }
 
     /// Called for each registered region. Returns whether its memory must vanish.
-    pub(crate) fn strikes_region(&self) -> bool {
+    pub fn strikes_region(&self) -> bool {
         let strikes = self
             .judge
             .strike(|injection| matches!(injection.what, Target::Region).then_some(()));
@@ -43,7 +44,7 @@ impl ContextFaults {
     }
 }
 
-impl CompletionFaults for ContextFaults {
+impl CompletionFaults for DeviceFaults {
     fn judge(&mut self, completion: &Completion) -> CompletionFate {
         let number = self.numbers.lock().get(&completion.qpn).copied();
         let fault = self.judge.strike(|injection| match injection.what {

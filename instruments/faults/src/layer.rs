@@ -1,12 +1,9 @@
 //! The layer around a port that injects faults into received packets.
 
-use super::FaultSpec;
-use super::model::{Arrival, Arrivals, FaultModel};
-use crate::effects::{Effects, Loss};
-use crate::error::PortError;
-use crate::layer::Layer;
-use crate::port::{Port, RxSink};
+use crate::FaultSpec;
+use crate::model::{Arrival, Arrivals, FaultModel};
 use core::cmp::Reverse;
+use roce_port::{Effects, Layer, Loss, Port, PortError, RxSink};
 use roce_stack::{Duration, Instant, RxMeta};
 use std::collections::BinaryHeap;
 

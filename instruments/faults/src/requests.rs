@@ -1,6 +1,6 @@
 //! Faults of incoming connection requests.
 
-use super::{Judge, RequestFault, Target};
+use crate::{Judge, RequestFault, Target};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ type Request = (IpAddr, [u8; 8]);
 
 /// Decides the fate of incoming connection requests.
 #[derive(Debug)]
-pub(crate) struct RequestJudge {
+pub struct ConnectionJudge {
     judge: Arc<Judge>,
     recent: VecDeque<(Request, Option<RequestFault>)>,
 }
 
-impl RequestJudge {
+impl ConnectionJudge {
     /// `None` if no injection is about requests.
-    pub(crate) fn new(judge: &Arc<Judge>) -> Option<Self> {
+    pub fn new(judge: &Arc<Judge>) -> Option<Self> {
         let concerns = judge.has(|what| matches!(what, Target::Request(_)));
         concerns.then(|| Self {
             judge: Arc::clone(judge),
@@ -32,7 +32,7 @@ impl RequestJudge {
     }
 
     /// The fault of a MAD, if it has one. A retransmitted request has that of the original.
-    pub(crate) fn decide(&mut self, from: IpAddr, mad: &[u8]) -> Option<RequestFault> {
+    pub fn decide(&mut self, from: IpAddr, mad: &[u8]) -> Option<RequestFault> {
         let transaction = mad.get(8..16).and_then(|id| id.try_into().ok());
         let (Some(transaction), true) = (transaction, mad.get(16..18) == Some(&REQ)) else {
             return None;

@@ -5,29 +5,41 @@
 //! as the program makes them in the same order.
 //!
 //! ```
-//! use roce_verbs::faults::{CompletionFault, Faults, Injection, Operation};
-//! use roce_verbs::completion::WcStatus;
+//! use roce_faults::{CompletionFault, FaultSpec, Faults, Injection, Operation};
+//! use roce_stack::WcStatus;
 //!
 //! let text = "loss=1%,write:RETRY_EXC_ERR@5,seed=7";
 //! let faults: Faults = text.parse().unwrap();
 //! assert_eq!(faults.to_string(), text);
 //!
 //! let fault = CompletionFault::Status(WcStatus::RetryExceeded);
-//! let built = Faults::from("loss=1%,seed=7".parse::<roce_verbs::settings::FaultSpec>().unwrap())
+//! let built = Faults::from("loss=1%,seed=7".parse::<FaultSpec>().unwrap())
 //!     .inject(Injection::completion(Operation::Write, fault).at(5));
 //! assert_eq!(built, faults);
 //! ```
 //!
-//! - [`injection`](self) has the injections, [`names`](self) the names of calls, errors and statuses.
-//! - Each device applies its injections to its completions; the engine carries out the timed ones.
-//! - [`CallJudge`] is for the library for C programs.
+//! | faults of | are described by | strike in |
+//! |---|---|---|
+//! | the network | [`FaultSpec`] | [`FaultLayer`], around a [`Port`](roce_port::Port); [`FaultModel`], for a simulator with an event queue of its own |
+//! | the link | [`TimedFault`] | [`LinkGate`], around a port |
+//! | completions, regions | [`Injection`] | [`DeviceFaults`], [`FaultyCompletions`] |
+//! | connection requests | [`Injection`] | [`ConnectionJudge`] |
+//! | events, the device | [`TimedFault`] | [`TimedFaults`] |
+//! | calls of the C API | [`Injection`] | [`CallJudge`] |
+#![warn(missing_docs)]
 
 mod calls;
+mod chance;
 mod completions;
+mod device;
 mod environment;
 mod injection;
 mod judge;
+mod layer;
+mod link;
+mod model;
 mod names;
+mod network;
 mod parse;
 mod requests;
 mod strike;
@@ -36,21 +48,22 @@ mod tests;
 mod timed;
 
 pub use calls::CallJudge;
-pub use environment::environment_faults;
+pub use chance::{Chance, splitmix64};
+pub use completions::{CompletionFate, CompletionFaults, FaultyCompletions};
+pub use device::DeviceFaults;
+pub use environment::{draw_seed, environment_faults};
 pub use injection::{
     Call, CallFault, CompletionFault, Injection, Operation, RequestFault, Target, TimedFault, When,
 };
+pub use judge::Judge;
+pub use layer::{FaultCounters, FaultLayer};
+pub use link::{Link, LinkGate};
+pub use model::{Arrival, Arrivals, FaultModel};
 pub use names::CALLS;
+pub use network::{Burst, FaultSpec, ReorderBy};
 pub use parse::FaultsError;
-pub use roce_port::fault::splitmix64;
-
-pub(crate) use completions::ContextFaults;
-pub(crate) use environment::draw_seed;
-pub(crate) use judge::Judge;
-pub(crate) use requests::RequestJudge;
-pub(crate) use timed::{TimedAction, TimedFaults};
-
-use roce_port::fault::FaultSpec;
+pub use requests::ConnectionJudge;
+pub use timed::{TimedAction, TimedFaults};
 
 /// The faults to inject: network faults and injections. The default is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

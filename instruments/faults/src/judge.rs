@@ -1,17 +1,17 @@
 //! Decides which injections strike.
 
-use super::strike::report;
-use super::{Faults, Injection, Target, When};
-use crate::error::OpenError;
+use crate::strike::report;
+use crate::{Chance, splitmix64};
+use crate::{Faults, Injection, Target, When};
 use parking_lot::Mutex;
-use roce_port::fault::{Chance, splitmix64};
+use roce_trust::environment::Malformed;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Counts the matches of each injection and decides which of them strike. Devices with the same
 /// [`Faults`] share a judge; the whole process shares the environment's.
 #[derive(Debug)]
-pub(crate) struct Judge {
+pub struct Judge {
     faults: Faults,
     seed: u64,
     counts: Mutex<Vec<Count>>,
@@ -25,7 +25,8 @@ struct Count {
 }
 
 impl Judge {
-    pub(crate) fn new(mut faults: Faults, seed: u64) -> Arc<Self> {
+    /// The judge of these faults, with this seed instead of theirs.
+    pub fn new(mut faults: Faults, seed: u64) -> Arc<Self> {
         faults.network.seed = Some(seed);
         let counts = Mutex::new(vec![Count::default(); faults.injections.len()]);
         Arc::new(Self {
@@ -40,9 +41,9 @@ impl Judge {
     ///
     /// # Errors
     /// If the value is malformed.
-    pub(crate) fn from_environment() -> Result<Option<Arc<Self>>, OpenError> {
+    pub fn from_environment() -> Result<Option<Arc<Self>>, Malformed> {
         static JUDGE: std::sync::OnceLock<Arc<Judge>> = std::sync::OnceLock::new();
-        let Some(faults) = super::environment_faults()? else {
+        let Some(faults) = crate::environment_faults()? else {
             return Ok(None);
         };
         if faults.injections.is_empty() {
@@ -51,24 +52,24 @@ impl Judge {
         let judge = JUDGE.get_or_init(|| {
             let seed = faults.network.seed.unwrap_or_default();
             let judge = Judge::new(faults, seed);
-            super::strike::announce(&judge.faults);
+            crate::strike::announce(&judge.faults);
             judge
         });
         Ok(Some(Arc::clone(judge)))
     }
 
     /// The faults, with the seed in use.
-    pub(crate) fn faults(&self) -> &Faults {
+    pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
     /// Numbers a new QP, starting at 1.
-    pub(crate) fn number_qp(&self) -> u32 {
+    pub fn number_qp(&self) -> u32 {
         self.qps.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Whether `concerns` holds for the target of any injection.
-    pub(crate) fn has(&self, concerns: impl Fn(&Target) -> bool) -> bool {
+    pub fn has(&self, concerns: impl Fn(&Target) -> bool) -> bool {
         self.faults
             .injections
             .iter()
@@ -78,7 +79,7 @@ impl Judge {
     /// Handles an occurrence of something that can fail. `fault_of` returns the fault of an injection that
     /// matches it. Counts a match for each of these injections and returns the fault of the first one
     /// that strikes.
-    pub(crate) fn strike<F>(&self, fault_of: impl Fn(&Injection) -> Option<F>) -> Option<F> {
+    pub fn strike<F>(&self, fault_of: impl Fn(&Injection) -> Option<F>) -> Option<F> {
         let mut struck = None;
         let mut counts = self.counts.lock();
         for (index, (injection, count)) in

@@ -1,8 +1,8 @@
 //! One injection: what fails, how, and when.
 
-use super::names::{self, status_name};
+use crate::Chance;
+use crate::names::{self, status_name};
 use nix::errno::Errno;
-use roce_port::fault::Chance;
 use roce_stack::{Duration, DurationText, WcOpcode, WcStatus};
 use std::fmt;
 
@@ -32,16 +32,16 @@ pub enum Target {
     Timed(TimedFault),
 }
 
-/// A C API call, one of [`CALLS`](super::CALLS).
+/// A C API call, one of [`CALLS`](crate::CALLS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call(pub(super) &'static str);
+pub struct Call(pub(crate) &'static str);
 
 impl Call {
     /// Finds a call by its name, with or without `ibv_`; `None` if it is not one of
-    /// [`CALLS`](super::CALLS).
+    /// [`CALLS`](crate::CALLS).
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.strip_prefix("ibv_").unwrap_or(name);
-        let known = super::CALLS.iter().find(|known| **known == name)?;
+        let known = crate::CALLS.iter().find(|known| **known == name)?;
         Some(Self(known))
     }
 
@@ -106,7 +106,7 @@ impl Operation {
         }
     }
 
-    pub(super) fn includes(self, opcode: WcOpcode) -> bool {
+    pub(crate) fn includes(self, opcode: WcOpcode) -> bool {
         match self {
             Self::Any => true,
             Self::Send => opcode == WcOpcode::Send,

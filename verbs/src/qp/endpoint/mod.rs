@@ -1,13 +1,15 @@
 //! The data that a peer needs to connect to a QP.
 
+#[cfg(feature = "serde")]
+mod serialized;
+
 use crate::gid::Gid;
 use roce_wire::{Psn, Qpn};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// The data that a peer needs to connect to a QP. Programs exchange it by their own means, as text
-/// or through serde:
+/// or through serde, with the feature `serde`:
 ///
 /// ```
 /// # use roce_verbs::Endpoint;
@@ -16,8 +18,7 @@ use std::str::FromStr;
 /// assert_eq!(endpoint.to_string(), text);
 /// # Ok::<(), roce_verbs::qp::ParseEndpointError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(into = "SerializedEndpoint", try_from = "SerializedEndpoint")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// The QP's GID.
     pub gid: Gid,
@@ -27,39 +28,6 @@ pub struct Endpoint {
     /// first one that the message's sender expects to receive: see
     /// [`QueuePair::connect_with`](crate::QueuePair::connect_with).
     pub psn: Psn,
-}
-
-#[derive(Serialize, Deserialize)]
-struct SerializedEndpoint {
-    gid: String,
-    qpn: u32,
-    psn: u32,
-}
-
-impl From<Endpoint> for SerializedEndpoint {
-    fn from(endpoint: Endpoint) -> Self {
-        Self {
-            gid: endpoint.gid.to_string(),
-            qpn: endpoint.qpn.get(),
-            psn: endpoint.psn.get(),
-        }
-    }
-}
-
-impl TryFrom<SerializedEndpoint> for Endpoint {
-    type Error = ParseEndpointError;
-
-    fn try_from(serialized: SerializedEndpoint) -> Result<Self, Self::Error> {
-        let SerializedEndpoint { gid, qpn, psn } = serialized;
-        let parse = || {
-            Some(Self {
-                gid: gid.parse().ok()?,
-                qpn: Qpn::new(qpn)?,
-                psn: Psn::try_new(psn)?,
-            })
-        };
-        parse().ok_or_else(|| ParseEndpointError(format!("{gid}/{qpn:#x}/{psn:#x}")))
-    }
 }
 
 impl fmt::Display for Endpoint {

@@ -1,6 +1,12 @@
+mod packets;
+
 use super::*;
 use roce_stack::{Completion, WcOpcode, WcStatus};
 use std::time::Duration;
+
+fn spec(text: &str) -> FaultSpec {
+    text.parse().expect("well-formed")
+}
 
 fn parsed(text: &str) -> Faults {
     text.parse()
@@ -180,7 +186,7 @@ fn each_opcode_is_one_of_those_that_its_order_names() {
 
 #[test]
 fn injections_of_one_qp_count_its_completions_only() {
-    use roce_port::fault::{CompletionFate, CompletionFaults as _};
+    use crate::{CompletionFate, CompletionFaults as _};
     use roce_stack::{Nic, NicConfig};
     let config = NicConfig {
         seed: [0; 32],
@@ -189,7 +195,7 @@ fn injections_of_one_qp_count_its_completions_only() {
     };
     let mut nic = Nic::new(&config);
     let judge = Judge::new(parsed("qp2.send:lost@2"), 0);
-    let mut faults = ContextFaults::begin(judge, &mut nic);
+    let mut faults = DeviceFaults::begin(judge, &mut nic);
     let [first, second] = [17, 18].map(roce_wire::Qpn::from_bits);
     faults.note_new_qp(first);
     faults.note_new_qp(second);
@@ -214,7 +220,7 @@ fn injections_of_one_qp_count_its_completions_only() {
 #[test]
 fn a_retransmitted_request_meets_the_fate_of_the_first_one() {
     let judge = Judge::new(parsed("request:ignored@1,request:reject=28@2"), 0);
-    let mut judge = RequestJudge::new(&judge).expect("injections about requests");
+    let mut judge = ConnectionJudge::new(&judge).expect("injections about requests");
     let peer = [10, 0, 0, 1].into();
     let mad = |transaction: u8, attribute: u8| {
         let mut mad = [0; 256];
@@ -246,4 +252,47 @@ fn timed_injections_are_due_in_order() {
     assert_eq!(timed.take_due(at(9)), Some(TimedAction::GidChange));
     assert_eq!(timed.take_due(at(9)), Some(TimedAction::DeviceFatal));
     assert_eq!(timed.take_due(at(9)), None);
+}
+
+#[test]
+fn a_spec_is_written_as_it_is_read() {
+    for text in [
+        "loss=1%",
+        "loss=0.5%,dup=0.0000001%,corrupt=100%,reorder=3%:200us,burst=0.1%:10,delay=50us,seed=9",
+        "reorder=1%:100us,burst=0.1%:10:50%,delay=0s..2ms,seed=18446744073709551615",
+        "delay=1500ns..2s",
+        "",
+    ] {
+        if !text.is_empty() {
+            assert_eq!(spec(text).to_string(), text);
+        }
+    }
+    assert_eq!(spec("loss=0.01"), spec("loss=1%"));
+    assert_eq!(spec("reorder=1%").reorder_by, ReorderBy::default());
+}
+
+#[test]
+fn what_is_wrong_is_named_with_what_would_be_right() {
+    for (text, given, valid) in [
+        ("lose=1%", "lose=1%", "one of loss="),
+        ("loss", "loss", "one of loss="),
+        ("", "", "one of loss="),
+        ("loss=1%,loss=2%", "loss=2%", "each once"),
+        ("loss=101%", "loss=101%", "0% to 100%"),
+        ("dup=-1%", "dup=-1%", "0% to 100%"),
+        ("dup=nan", "dup=nan", "0% to 100%"),
+        ("loss=1%,corrupt=often", "corrupt=often", "such as 1%"),
+        ("delay=5", "delay=5", "50us"),
+        ("delay=2ms..1ms", "delay=2ms..1ms", "ascending range"),
+        ("delay=9999s", "delay=9999s", "range of times"),
+        ("reorder=1%:soon", "reorder=1%:soon", "a time such as"),
+        ("burst=1%", "burst=1%", "CHANCE:PACKETS"),
+        ("burst=1%:0", "burst=1%:0", "CHANCE:PACKETS"),
+        ("burst=1%:2:3%:4", "burst=1%:2:3%:4", "CHANCE:PACKETS"),
+        ("seed=-1", "seed=-1", "whole number"),
+    ] {
+        let error = text.parse::<FaultSpec>().expect_err(text);
+        assert_eq!(error.given, given);
+        assert!(error.to_string().contains(valid), "{error}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Faults of C API calls.
 
-use super::strike::die;
-use super::{CallFault, Judge, Target};
+use crate::strike::die;
+use crate::{CallFault, Judge, Target};
 use std::sync::Arc;
 
 /// Decides which C API calls fail. For the library that exports them.

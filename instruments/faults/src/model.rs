@@ -1,6 +1,6 @@
 //! Decides which faults affect each packet.
 
-use super::FaultSpec;
+use crate::FaultSpec;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use roce_stack::{Duration, Instant};
@@ -10,7 +10,7 @@ use roce_stack::{Duration, Instant};
 pub struct FaultModel {
     spec: FaultSpec,
     rng: ChaCha8Rng,
-    /// Whether the channel of [`Burst`](super::Burst) is bad.
+    /// Whether the channel of [`Burst`](crate::Burst) is bad.
     bad: bool,
     /// The arrival time of the last packet that was not held back.
     latest: Instant,
