@@ -40,7 +40,6 @@ mod import;
 mod injected;
 mod limits;
 mod log;
-mod mappings;
 mod mr;
 mod mr_ex;
 mod multicast;
