@@ -1,5 +1,5 @@
-//! Sets the library's soname, and defines the symbol versions: one node of the version script for
-//! each version in `symbols.txt`. `exports` assigns a version to each symbol.
+//! Sets the library's soname, and defines its symbols and their versions, which `symbols.txt` lists: one
+//! node of the version script for each version, and an `export!` of `exports.rs` for each function.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,15 +8,26 @@ use std::{env, fs};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=symbols.txt");
     let symbols = fs::read_to_string("symbols.txt")?;
-    let versions: BTreeSet<&str> = symbols
+    let symbols: Vec<(&str, &str)> = symbols
         .lines()
         .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split(' ').next()?.split('@').next_back())
-        .filter(|version| !version.is_empty())
+        .map(|line| line.split_once(' ').ok_or(line))
+        .collect::<Result<_, _>>()
+        .map_err(|line| format!("symbols.txt has a symbol without a function: {line}"))?;
+    let versions: BTreeSet<&str> = symbols
+        .iter()
+        .filter_map(|(symbol, _)| symbol.split('@').next_back())
         .collect();
     let nodes: String = versions.iter().map(|v| format!("{v} {{ }};\n")).collect();
-    let map = PathBuf::from(env::var("OUT_DIR")?).join("versions.map");
+    let exports: String = symbols
+        .iter()
+        .filter(|(_, function)| !function.starts_with("OBJECT"))
+        .map(|(symbol, function)| format!("export!({symbol:?}, crate::{function});\n"))
+        .collect();
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let map = out.join("versions.map");
     fs::write(&map, nodes)?;
+    fs::write(out.join("exports.rs"), exports)?;
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
     // The library's own threads and its fork handler run its code, so `dlclose` must not unmap it.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");

@@ -4,9 +4,7 @@ use crate::convert::{c_gid, gid};
 use crate::limits::MAX_AHS;
 use crate::prelude::*;
 use crate::state::{Context, State, check_port};
-use roce_verbs::datagram::{AddressHandle, AddressOptions};
-use roce_verbs::device::Gid;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use roce_verbs::datagram::{AddressHandle, AddressOptions, DatagramHeader};
 
 #[repr(C)]
 pub(crate) struct Ah {
@@ -80,26 +78,8 @@ pub(crate) extern "C" fn destroy_ah(ah: Handle<IbvAh>) -> c_int {
     guard::errno("ibv_destroy_ah", || ah.take().map(drop))
 }
 
-/// The 40 bytes in front of a received datagram: a `struct ibv_grh`, or an IPv4 header in the last
-/// 20 of them.
-type NetworkHeader = [u8; 40];
-
-/// Source, destination and traffic class of a received datagram.
-fn addresses(header: &NetworkHeader) -> Option<(IpAddr, IpAddr, u8)> {
-    let ip6 = |at: usize| {
-        let octets: [u8; 16] = header.get(at..at + 16)?.try_into().ok()?;
-        Some(IpAddr::V6(Ipv6Addr::from(octets)))
-    };
-    let ip4 = |at: usize| {
-        let octets: [u8; 4] = header.get(at..at + 4)?.try_into().ok()?;
-        Some(IpAddr::V4(Ipv4Addr::from(octets)))
-    };
-    match (header[0] >> 4, header[20]) {
-        (6, _) => Some((ip6(8)?, ip6(24)?, header[0] << 4 | header[1] >> 4)),
-        (_, 0x45) => Some((ip4(32)?, ip4(36)?, header[21])),
-        _ => None,
-    }
-}
+/// The 40 bytes in front of a received datagram, for example a `struct ibv_grh`.
+type NetworkHeader = [u8; DatagramHeader::LEN];
 
 /// The address attributes with which to reply to a received datagram.
 fn answer_to(
@@ -112,17 +92,13 @@ fn answer_to(
     if wc.wc_flags & WC_GRH == 0 {
         return Err(Errno::EINVAL);
     }
-    let (from, to, traffic_class) = addresses(&header.read()?).ok_or(Errno::EINVAL)?;
-    let gids = context.state.roce.gids();
-    let ours = gids.iter().find(|entry| entry.gid == Gid::from(to));
-    // The destination is a multicast group: reply from the first address of its family.
-    let family = |entry: &&roce_verbs::device::GidEntry| entry.gid.ip().is_ipv4() == to.is_ipv4();
-    let ours = ours.or_else(|| gids.iter().find(family));
+    let received = DatagramHeader::parse(&header.read()?).ok_or(Errno::EINVAL)?;
+    let from = context.state.roce.gid_index_to_answer(received.destination);
     Ok(ah_attr(IbvGlobalRoute {
-        dgid: c_gid(from.into()),
-        sgid_index: ours.ok_or(Errno::ENOENT)?.index,
+        dgid: c_gid(received.source.into()),
+        sgid_index: from.ok_or(Errno::ENOENT)?,
         hop_limit: 0xff,
-        traffic_class,
+        traffic_class: received.traffic_class,
         ..Zero::zeroed()
     }))
 }

@@ -2,9 +2,9 @@
 //! exist for NICs that need special memory. This one accepts any memory, so its buffers are
 //! ordinary pages.
 
-use crate::mappings::Mapping;
 use crate::mr::reg_mr;
 use crate::prelude::*;
+use roce_verbs::memory::Mapping;
 
 #[repr(C)]
 pub(crate) struct Buffer {

@@ -5,49 +5,9 @@ use crate::handlers;
 use crate::prelude::*;
 use crate::state::State;
 use crate::wait::{self, Found, blocks, make_blocking};
-use roce_verbs::CompletionQueue;
-use roce_verbs::completion::{CompletionChannel, CqId};
-use std::collections::BTreeSet;
+use roce_verbs::completion::CompletionChannel;
 use std::ffi::c_uint;
 use std::os::fd::{AsFd, AsRawFd};
-
-/// CQs that had completions when the program requested an event for the next one. Existing
-/// completions raise no event (IBTA 1.7, 10.8.7): the program must poll them before it waits.
-/// perftest 4.5 polls only some of them, and waits forever if no other completion arrives (fixed in
-/// perftest 23.07). On a blocking channel, `ibv_get_cq_event` returns an event for such a CQ
-/// instead of waiting. On a non-blocking channel it still fails with `EAGAIN`.
-#[derive(Debug, Default)]
-pub(crate) struct MissedEvents {
-    cqs: Mutex<BTreeSet<CqId>>,
-}
-
-impl MissedEvents {
-    /// Records that the program requested an event, if the queue has completions.
-    pub(crate) fn event_requested(&self, queue: &CompletionQueue) {
-        if !queue.is_empty() {
-            self.cqs.lock().insert(queue.id());
-        }
-    }
-
-    /// For a blocking channel: takes a CQ whose missed event can be returned now, and increments its
-    /// count of unacknowledged events.
-    fn take(&self, of: &Channel) -> Result<Option<Handle<IbvCq>>, Errno> {
-        loop {
-            let Some(id) = self.cqs.lock().pop_first() else {
-                return Ok(None);
-            };
-            let Some(found) = of.state.objects.completions.acquire(&id) else {
-                continue;
-            };
-            let found = Handle::<IbvCq>::from_ptr(found.cast());
-            let cq = found.get()?;
-            if cq.queue.take_missed_event() {
-                return Ok(Some(found));
-            }
-            cq.comp_events.acknowledge(1);
-        }
-    }
-}
 
 #[repr(C)]
 pub(crate) struct Channel {
@@ -55,7 +15,6 @@ pub(crate) struct Channel {
     pub(crate) channel: CompletionChannel,
     pub(crate) state: Arc<State>,
     pub(crate) users: Users,
-    pub(crate) missed_events: Arc<MissedEvents>,
 }
 
 first_part!(IbvCompChannel => Channel.c);
@@ -74,7 +33,6 @@ pub(crate) extern "C" fn create_comp_channel(context: Handle<IbvContext>) -> *mu
             channel,
             state,
             users: Users::default(),
-            missed_events: Arc::default(),
         }))
     })
 }
@@ -104,35 +62,31 @@ pub(crate) extern "C-unwind" fn get_cq_event(
 }
 
 impl Channel {
-    /// The CQ of the next event, whose count of unacknowledged events is incremented.
+    /// The CQ of the next event, whose count of unacknowledged events is incremented. If there is none
+    /// and the channel is blocking, an event that the program has missed counts.
     ///
     /// # Errors
     /// `EAGAIN` if there is none and the channel is non-blocking.
     fn next_event(&self) -> Result<Found<Handle<IbvCq>>, Errno> {
         let Self { channel, state, .. } = self;
-        loop {
-            match channel.poll() {
-                Some(id) => {
-                    // Skip the event if its CQ was destroyed meanwhile.
-                    if let Some(found) = state.objects.completions.acquire(&id) {
-                        return Ok(Found::Now(Handle::from_ptr(found.cast())));
-                    }
-                }
-                None => {
-                    // A call that waits already found the channel blocking. As in the kernel, it waits
-                    // on if the program changes that.
-                    let goes_on = drive::goes_on();
-                    if !goes_on && !blocks(channel)? {
-                        return Err(Errno::EAGAIN);
-                    }
-                    return match self.missed_events.take(self)? {
-                        Some(found) => Ok(Found::Now(found)),
-                        None if goes_on => Ok(Found::WhenDriven),
-                        None => Ok(drive_or_wait(&state.roce, channel)),
-                    };
-                }
+        // A call that waits already found the channel blocking. As in the kernel, it waits on if the
+        // program changes that.
+        let goes_on = drive::goes_on();
+        let event = || match channel.poll() {
+            None if goes_on || blocks(channel)? => Ok(channel.take_missed_event()),
+            None => Err(Errno::EAGAIN),
+            event => Ok(event),
+        };
+        while let Some(id) = event()? {
+            // Skip the event if its CQ was destroyed meanwhile.
+            if let Some(found) = state.objects.completions.acquire(&id) {
+                return Ok(Found::Now(Handle::from_ptr(found.cast())));
             }
         }
+        Ok(match goes_on {
+            true => Found::WhenDriven,
+            false => drive_or_wait(&state.roce, channel),
+        })
     }
 }
 

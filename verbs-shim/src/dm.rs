@@ -3,9 +3,9 @@
 use crate::convert::access;
 use crate::objects::SharedDm;
 use crate::prelude::*;
-use crate::region::Backing;
 use crate::state::State;
 use crate::{abi, mr};
+use roce_verbs::memory::ProgramRegion;
 
 /// Device memory, which C may have several pointers to.
 #[repr(C)]
@@ -151,15 +151,8 @@ pub(crate) extern "C" fn reg_dm_mr(
         let access = access(flags & !(abi::ACCESS_ZERO_BASED | abi::ACCESS_OPTIONAL_RANGE))?;
         let SharedDm { memory, users, .. } = &*dm.shared;
         let region = memory.register(&domain.pd, size(offset)?, length, access);
-        let backing = Backing::Device {
-            _memory: users.add(),
-        };
-        mr::expose(
-            pd,
-            std::ptr::null_mut(),
-            length,
-            region.or_errno()?,
-            backing,
-        )
+        let region = ProgramRegion::of_registration(region.or_errno()?);
+        let place = (std::ptr::null_mut(), length);
+        mr::expose(pd, place, region, vec![users.add()])
     })
 }

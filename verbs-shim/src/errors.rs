@@ -9,8 +9,8 @@ use roce_verbs::datagram::MulticastError;
 use roce_verbs::datapath::PortError;
 use roce_verbs::device::{OpenError, StartError};
 use roce_verbs::memory::{
-    AccessError, BufferRangeError, DeregisterError, NotMapped, NotPersistent, RegionError,
-    RegisterError, ReregisterError,
+    AccessError, BufferRangeError, DeregisterError, NotMapped, NotPersistent, ProgramRegionError,
+    RegionError, RegisterError, ReregisterError,
 };
 use roce_verbs::qp::{ConnectError, CreateQpError, ModifyError, QpError, SrqError};
 use roce_verbs::rdma_cm::IdError;
@@ -117,6 +117,15 @@ to_errno! {
     }
     ModifyError {}
     MulticastError {}
+    ProgramRegionError {
+        Self::NotMapped(error) => error.to_errno(),
+        Self::NotPersistent(error) => error.to_errno(),
+        Self::NotMappable => Errno::EOPNOTSUPP,
+        Self::Region(error) => error.to_errno(),
+        Self::Reregister(error) => error.to_errno(),
+        Self::Busy => Errno::EBUSY,
+        Self::System(error) => error.to_errno(),
+    }
     NotPersistent {
         Self::System(error) => error.to_errno(),
     }

@@ -9,7 +9,7 @@
 //! - [`abi`] has the structures of `verbs.h`, whose layout is the ABI.
 //! - `pointer` has the types that represent C's pointers, and `guard` wraps the body of each
 //!   entry point, so that a panic never unwinds into C.
-//! - `exports` defines the versioned symbols of each function.
+//! - `symbols.txt` has the versioned symbols of each function, and `exports` defines them.
 
 // They panic if the output can't be written.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -40,7 +40,6 @@ mod import;
 mod injected;
 mod limits;
 mod log;
-mod mappings;
 mod mr;
 mod mr_ex;
 mod multicast;

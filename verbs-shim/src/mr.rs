@@ -4,13 +4,10 @@ use crate::convert::access;
 use crate::limits::MAX_MRS;
 use crate::pd::Pd;
 use crate::prelude::*;
-use crate::region::{Backing, Region, Registered};
+use crate::region::Region;
 use crate::state::State;
 use roce_verbs::Access;
-use roce_verbs::memory::{
-    Memory, ProcessMemory, ProtectionDomain, Registration, check_mapped, durable_memory,
-    mapped_memory, tie_memory,
-};
+use roce_verbs::memory::{Memory, ProgramMemory, ProgramRegion, ProgramRegionChange, Registration};
 
 /// One C object for a memory region. Several may share one [`Region`].
 #[repr(C)]
@@ -22,115 +19,53 @@ pub(crate) struct Mr {
 
 first_part!(IbvMr => Mr.c);
 
-/// The memory and access flags that the program passes.
-struct MemoryParams {
-    addr: *mut c_void,
-    length: usize,
+/// The rights of the flags with which memory is registered. The others are about its mapping.
+fn rights(flags: u32) -> Result<Access, Errno> {
+    let about_mapping =
+        ACCESS_ON_DEMAND | ACCESS_HUGETLB | ACCESS_ZERO_BASED | ACCESS_OPTIONAL_RANGE;
+    access(flags & !about_mapping)
+}
+
+fn register(
+    pd: Handle<IbvPd>,
+    (addr, length): (*mut c_void, usize),
+    iova: u64,
     flags: u32,
-}
-
-impl MemoryParams {
-    fn access(&self) -> Result<Access, Errno> {
-        let about_mapping =
-            ACCESS_ON_DEMAND | ACCESS_HUGETLB | ACCESS_ZERO_BASED | ACCESS_OPTIONAL_RANGE;
-        access(self.flags & !about_mapping)
-    }
-
-    fn is_on_demand(&self) -> bool {
-        self.flags & ACCESS_ON_DEMAND != 0
-    }
-
-    fn backing(&self, on_demand: bool) -> Backing {
-        match on_demand {
-            true => Backing::OnDemand,
-            false => Backing::Program {
-                addr: self.addr as usize,
-                len: self.length,
-            },
-        }
-    }
-
-    fn memory(&self, access: Access, on_demand: bool) -> Result<Memory, Errno> {
-        let memory = self.memory_of_any_kind(access, on_demand)?;
-        match access.contains(Access::FLUSH_PERSISTENT) {
-            true => durable_memory(memory).or_errno(),
-            false => Ok(memory),
-        }
-    }
-
-    fn memory_of_any_kind(&self, access: Access, on_demand: bool) -> Result<Memory, Errno> {
-        let Self { addr, length, .. } = *self;
-        if !on_demand {
-            if length == 0 {
-                return Err(with_reason(Errno::EINVAL, || {
-                    "the length is 0, and a region has at least one byte".to_owned()
-                }));
-            }
-            check_mapped(addr as usize, length, access).or_errno()?;
-            // SAFETY: the program was told to keep the memory mapped as long as the region is
-            // registered, and no Rust reference to it exists.
-            let memory = unsafe { mapped_memory(addr.cast(), length as u64) };
-            return memory.or_errno();
-        }
-        let accessor = ProcessMemory::of_this_process().or_errno()?;
-        if addr.is_null() && length == usize::MAX {
-            // SAFETY: as above.
-            return Ok(unsafe { Memory::whole_address_space(accessor) });
-        }
-        // SAFETY: as above.
-        Ok(unsafe { Memory::on_demand(addr as u64, length as u64, accessor) })
-    }
-}
-
-fn register(pd: Handle<IbvPd>, params: &MemoryParams, iova: u64) -> Result<*mut IbvMr, Errno> {
-    let domain = pd.get()?;
-    let access = params.access()?;
-    let iova = if params.flags & ACCESS_ZERO_BASED == 0 {
+) -> Result<*mut IbvMr, Errno> {
+    let domain = &pd.get()?.pd;
+    let memory = ProgramMemory {
+        addr: addr as usize,
+        len: length,
+    };
+    let iova = if flags & ACCESS_ZERO_BASED == 0 {
         iova
     } else {
         0
     };
-    let on_demand = params.is_on_demand();
-    let memory = params.memory(access, on_demand)?;
-    let registered = domain.pd.register_memory(memory, Some(iova), access);
-    let registered = registered.or_errno()?;
-    let backing = params.backing(on_demand);
-    expose(pd, params.addr, params.length, registered, backing)
+    let on_demand = flags & ACCESS_ON_DEMAND != 0;
+    let access = rights(flags)?;
+    // SAFETY: the program was told to keep the memory mapped as long as the region is registered, and
+    // no Rust reference to it exists.
+    let region = unsafe { ProgramRegion::register(domain, memory, on_demand, iova, access) };
+    expose(pd, (addr, length), region.or_errno()?, Vec::new())
 }
 
-/// Creates the C object of a registration.
+/// Creates the C object of a registration. `uses` are those of its memory.
 pub(crate) fn expose(
     pd: Handle<IbvPd>,
-    addr: *mut c_void,
-    length: usize,
-    registration: Registration,
-    backing: Backing,
+    place: (*mut c_void, usize),
+    memory: Arc<ProgramRegion>,
+    mut uses: Vec<Use>,
 ) -> Result<*mut IbvMr, Errno> {
     let domain = pd.get()?;
-    let keys = (registration.lkey(), registration.rkey());
-    let belongs_to_program = matches!(backing, Backing::Program { .. });
-    let registered = Registered {
-        registration,
-        backing,
-        tie: None,
-        pd: domain.users.add(),
-        _counted: domain.state.counts.mrs.try_add(MAX_MRS)?,
-    };
-    let region = domain.state.objects.regions.insert(|handle| Region {
-        registered: Mutex::new(Some(registered)),
-        handle,
-    });
-    if belongs_to_program {
-        let tied = tie_memory(Arc::<Region>::downgrade(&region), addr as usize, length);
-        let tied = tied.or_errno().inspect_err(|_| {
-            domain.state.objects.regions.remove(region.handle);
-        })?;
-        region.with(|registered| {
-            registered.tie = tied;
-            Ok(())
-        })?;
-    }
-    Ok(new_pointer(pd, domain, (addr, length), keys, region))
+    let keys = memory
+        .with(|known| (known.lkey(), known.rkey()))
+        .or_errno()?;
+    uses.push(domain.state.counts.mrs.try_add(MAX_MRS)?);
+    let in_domain = domain.users.add();
+    let regions = &domain.state.objects.regions;
+    let region = regions.insert(|handle| Region::new(memory, handle, in_domain, uses));
+    Ok(new_pointer(pd, domain, place, keys, region))
 }
 
 /// Creates another C object that refers to a region.
@@ -161,8 +96,8 @@ pub(crate) extern "C" fn alloc_null_mr(pd: Handle<IbvPd>) -> *mut IbvMr {
     guard::pointer("ibv_alloc_null_mr", || {
         let domain = &pd.get()?.pd;
         let region = domain.register_memory(Memory::null(), None, Access::LOCAL_WRITE);
-        let (region, addr) = (region.or_errno()?, std::ptr::null_mut());
-        expose(pd, addr, usize::MAX, region, Backing::None)
+        let region = ProgramRegion::of_registration(region.or_errno()?);
+        expose(pd, (std::ptr::null_mut(), usize::MAX), region, Vec::new())
     })
 }
 
@@ -192,14 +127,7 @@ pub(crate) extern "C" fn reg_mr_iova2(
     iova: u64,
     flags: u32,
 ) -> *mut IbvMr {
-    guard::pointer("ibv_reg_mr", || {
-        let params = MemoryParams {
-            addr,
-            length,
-            flags,
-        };
-        register(pd, &params, iova)
-    })
+    guard::pointer("ibv_reg_mr", || register(pd, (addr, length), iova, flags))
 }
 
 /// `IBV_REREG_MR_ERR_INPUT`: the input is invalid, and the region is unchanged.
@@ -221,29 +149,25 @@ pub(crate) extern "C" fn rereg_mr(
             return Err(Errno::EINVAL);
         }
         let changes = |bit| change & bit != 0;
-        let params = MemoryParams {
-            addr,
-            length,
-            flags: flags.cast_unsigned(),
-        };
-        let access = changes(REREG_MR_CHANGE_ACCESS)
-            .then(|| params.access())
-            .transpose()?;
+        let flags = flags.cast_unsigned();
         let domain = changes(REREG_MR_CHANGE_PD).then(|| pd.get()).transpose()?;
+        let access = changes(REREG_MR_CHANGE_ACCESS).then(|| rights(flags));
         let moves = changes(REREG_MR_CHANGE_TRANSLATION);
-        mr.region.with(|registered| {
-            let change = Change {
-                access,
-                domain: domain.map(|domain| &domain.pd),
-                to: moves.then_some(&params),
-            };
-            change.apply(&mr.region, registered)?;
-            if let Some(domain) = domain {
-                registered.pd = domain.users.add();
-            }
-            Ok(())
-        })?;
-        if domain.is_some() {
+        let new = ProgramMemory {
+            addr: addr as usize,
+            len: length,
+        };
+        let change = ProgramRegionChange {
+            pd: domain.map(|domain| &domain.pd),
+            access: access.transpose()?,
+            memory: moves.then_some(new),
+            // Without new rights, the flags are not read.
+            on_demand: (moves && changes(REREG_MR_CHANGE_ACCESS))
+                .then_some(flags & ACCESS_ON_DEMAND != 0),
+        };
+        mr.region.memory.change(&change).or_errno()?;
+        if let Some(domain) = domain {
+            mr.region.set_domain(domain.users.add());
             mr.c.set(|c| c.pd = pd);
         }
         if moves {
@@ -251,60 +175,6 @@ pub(crate) extern "C" fn rereg_mr(
         }
         Ok(0)
     })
-}
-
-/// The attributes that a re-registration changes.
-struct Change<'a> {
-    access: Option<Access>,
-    domain: Option<&'a ProtectionDomain>,
-    to: Option<&'a MemoryParams>,
-}
-
-impl Change<'_> {
-    /// Changes a region, after the checks of a registration with the new rights and the new memory.
-    ///
-    /// # Errors
-    /// Those of the registration. The region is then unchanged.
-    fn apply(&self, region: &Arc<Region>, registered: &mut Registered) -> Result<(), Errno> {
-        let before = registered.registration.access();
-        let rights = self.access.unwrap_or(before);
-        let on_demand = match (self.to, self.access) {
-            // Without new rights, the flags are not read.
-            (Some(to), Some(_)) => to.is_on_demand(),
-            _ => matches!(registered.backing, Backing::OnDemand),
-        };
-        let memory = match (self.to, self.access) {
-            (Some(to), _) => Some((to.memory(rights, on_demand)?, None)),
-            (None, Some(access)) => {
-                // Rights can be taken away whatever has become of the memory.
-                if (access - before).contains(Access::LOCAL_WRITE) {
-                    registered.backing.allow_writes()?;
-                }
-                let persistent = access.contains(Access::FLUSH_PERSISTENT);
-                let durable = persistent
-                    .then(|| registered.backing.durable())
-                    .transpose()?;
-                durable.map(|memory| (memory, Some(registered.registration.addr())))
-            }
-            (None, None) => None,
-        };
-        let tie = match self.to {
-            Some(to) if !on_demand => {
-                let weak = Arc::<Region>::downgrade(region);
-                tie_memory(weak, to.addr as usize, to.length).or_errno()?
-            }
-            _ => None,
-        };
-        let registration = &mut registered.registration;
-        registration
-            .reregister(self.domain, self.access, memory)
-            .or_errno()?;
-        if let Some(to) = self.to {
-            registered.tie = tie;
-            registered.backing = to.backing(on_demand);
-        }
-        Ok(())
-    }
 }
 
 pub(crate) extern "C" fn dereg_mr(mr: Handle<IbvMr>) -> c_int {
@@ -322,12 +192,11 @@ pub(crate) extern "C" fn import_mr(pd: Handle<IbvPd>, handle: u32) -> *mut IbvMr
         let domain = pd.get()?;
         let found = domain.state.objects.regions.find(handle);
         let region = found.ok_or(Errno::ENOENT)?;
-        let (len, lkey, rkey) = region.try_with(|known| {
-            let len = usize::try_from(known.len()).map_err(|_| Errno::EINVAL)?;
-            Ok((len, known.lkey(), known.rkey()))
-        })?;
+        let known = |known: &Registration| (known.len(), (known.lkey(), known.rkey()));
+        let (len, keys) = region.memory.with(known).or_errno()?;
+        let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
         let place = (std::ptr::null_mut(), len);
-        Ok(new_pointer(pd, domain, place, (lkey, rkey), region))
+        Ok(new_pointer(pd, domain, place, keys, region))
     })
 }
 

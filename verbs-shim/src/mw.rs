@@ -36,10 +36,11 @@ impl Mw {
     pub(crate) fn bind(&self, rkey: u32, info: &IbvMwBindInfo) -> Result<SendOp, Errno> {
         let zero_based = info.mw_access_flags & ACCESS_ZERO_BASED != 0;
         let access = access(info.mw_access_flags & !NOT_OF_WINDOWS)?;
-        let view = info.mr.get()?.region.try_with(|registration| {
+        let view = info.mr.get()?.region.memory.with(|registration| {
             let offset = info.addr.wrapping_sub(registration.addr());
-            registration.window(offset, info.length, access).or_errno()
-        })?;
+            registration.window(offset, info.length, access)
+        });
+        let view = view.or_errno()?.or_errno()?;
         let view = if zero_based { view.zero_based() } else { view };
         Ok(self.window.bind(low_bits(rkey), &view))
     }

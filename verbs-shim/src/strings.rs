@@ -4,18 +4,22 @@
 use crate::pointer::Text;
 use std::ffi::{CStr, c_int};
 
-fn name(names: &[&'static CStr], number: c_int, first: c_int) -> Text {
-    name_or(c"unknown", names, number, first)
+/// Defines functions that return the text of a number: one of a list, whose first is that of `first`, or
+/// `otherwise`.
+macro_rules! texts {
+    ($($(#[$doc:meta])* $function:ident(first $first:literal, otherwise $otherwise:literal): $($text:literal,)*;)*) => {$(
+        $(#[$doc])*
+        pub(crate) extern "C" fn $function(number: c_int) -> Text {
+            const TEXTS: &[&CStr] = &[$($text),*];
+            let index = usize::try_from(number.wrapping_sub($first)).ok();
+            let found = index.and_then(|index| TEXTS.get(index));
+            found.copied().unwrap_or($otherwise).as_ptr()
+        }
+    )*};
 }
 
-fn name_or(otherwise: &'static CStr, names: &[&'static CStr], number: c_int, first: c_int) -> Text {
-    let index = usize::try_from(number.wrapping_sub(first)).ok();
-    let found = index.and_then(|index| names.get(index));
-    found.copied().unwrap_or(otherwise).as_ptr()
-}
-
-pub(crate) extern "C" fn node_type_str(node_type: c_int) -> Text {
-    let names = [
+texts! {
+    node_type_str(first 1, otherwise c"unknown"):
         c"InfiniBand channel adapter",
         c"InfiniBand switch",
         c"InfiniBand router",
@@ -23,24 +27,18 @@ pub(crate) extern "C" fn node_type_str(node_type: c_int) -> Text {
         c"usNIC",
         c"usNIC UDP",
         c"unspecified",
-    ];
-    name(&names, node_type, 1)
-}
+        ;
 
-pub(crate) extern "C" fn port_state_str(state: c_int) -> Text {
-    let names = [
+    port_state_str(first 0, otherwise c"unknown"):
         c"no state change (NOP)",
         c"down",
         c"init",
         c"armed",
         c"active",
         c"active defer",
-    ];
-    name(&names, state, 0)
-}
+        ;
 
-pub(crate) extern "C" fn event_type_str(event: c_int) -> Text {
-    let names = [
+    event_type_str(first 0, otherwise c"unknown"):
         c"CQ error",
         c"local work queue catastrophic error",
         c"invalid request local work queue error",
@@ -61,43 +59,28 @@ pub(crate) extern "C" fn event_type_str(event: c_int) -> Text {
         c"client reregistration",
         c"GID table change",
         c"WQ fatal",
-    ];
-    name(&names, event, 0)
-}
+        ;
 
-/// The names of the events of `rdma_cma.h`.
-const CM_EVENTS: [&CStr; 16] = [
-    c"RDMA_CM_EVENT_ADDR_RESOLVED",
-    c"RDMA_CM_EVENT_ADDR_ERROR",
-    c"RDMA_CM_EVENT_ROUTE_RESOLVED",
-    c"RDMA_CM_EVENT_ROUTE_ERROR",
-    c"RDMA_CM_EVENT_CONNECT_REQUEST",
-    c"RDMA_CM_EVENT_CONNECT_RESPONSE",
-    c"RDMA_CM_EVENT_CONNECT_ERROR",
-    c"RDMA_CM_EVENT_UNREACHABLE",
-    c"RDMA_CM_EVENT_REJECTED",
-    c"RDMA_CM_EVENT_ESTABLISHED",
-    c"RDMA_CM_EVENT_DISCONNECTED",
-    c"RDMA_CM_EVENT_DEVICE_REMOVAL",
-    c"RDMA_CM_EVENT_MULTICAST_JOIN",
-    c"RDMA_CM_EVENT_MULTICAST_ERROR",
-    c"RDMA_CM_EVENT_ADDR_CHANGE",
-    c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
-];
+    cm_event_str(first 0, otherwise c"UNKNOWN EVENT"):
+        c"RDMA_CM_EVENT_ADDR_RESOLVED",
+        c"RDMA_CM_EVENT_ADDR_ERROR",
+        c"RDMA_CM_EVENT_ROUTE_RESOLVED",
+        c"RDMA_CM_EVENT_ROUTE_ERROR",
+        c"RDMA_CM_EVENT_CONNECT_REQUEST",
+        c"RDMA_CM_EVENT_CONNECT_RESPONSE",
+        c"RDMA_CM_EVENT_CONNECT_ERROR",
+        c"RDMA_CM_EVENT_UNREACHABLE",
+        c"RDMA_CM_EVENT_REJECTED",
+        c"RDMA_CM_EVENT_ESTABLISHED",
+        c"RDMA_CM_EVENT_DISCONNECTED",
+        c"RDMA_CM_EVENT_DEVICE_REMOVAL",
+        c"RDMA_CM_EVENT_MULTICAST_JOIN",
+        c"RDMA_CM_EVENT_MULTICAST_ERROR",
+        c"RDMA_CM_EVENT_ADDR_CHANGE",
+        c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+        ;
 
-/// The name of an event of `rdma_cma.h`.
-pub(crate) fn cm_event_name(event: u32) -> &'static str {
-    let name = CM_EVENTS.get(event as usize).copied();
-    name.and_then(|name| name.to_str().ok())
-        .unwrap_or("an event")
-}
-
-pub(crate) extern "C" fn cm_event_str(event: c_int) -> Text {
-    name_or(c"UNKNOWN EVENT", &CM_EVENTS, event, 0)
-}
-
-pub(crate) extern "C" fn wc_status_str(status: c_int) -> Text {
-    let names = [
+    wc_status_str(first 0, otherwise c"unknown"):
         c"success",
         c"local length error",
         c"local QP operation error",
@@ -122,13 +105,10 @@ pub(crate) extern "C" fn wc_status_str(status: c_int) -> Text {
         c"general error",
         c"TM error",
         c"TM software rendezvous",
-    ];
-    name(&names, status, 0)
-}
+        ;
 
-/// `ibv_wr_opcode_str`, which is internal to rdma-core.
-pub(crate) extern "C" fn wr_opcode_str(opcode: c_int) -> Text {
-    let names = [
+    /// `ibv_wr_opcode_str`, which is internal to rdma-core.
+    wr_opcode_str(first 0, otherwise c"unknown"):
         c"RDMA write",
         c"RDMA write with immediate",
         c"send",
@@ -145,8 +125,14 @@ pub(crate) extern "C" fn wr_opcode_str(opcode: c_int) -> Text {
         c"unknown",
         c"flush",
         c"atomic write",
-    ];
-    name(&names, opcode, 0)
+        ;
+}
+
+/// The name of an event of `rdma_cma.h`.
+pub(crate) fn cm_event_name(event: u32) -> &'static str {
+    // SAFETY: the function returns literals.
+    let name = unsafe { CStr::from_ptr(cm_event_str(event.cast_signed())) };
+    name.to_str().unwrap_or("an event")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! [`QueuePair`](crate::QueuePair).
 
 pub use crate::context::AddressOptions;
+pub use crate::qp::datagram::DatagramHeader;
 pub use roce_stack::{
     AddressError, AddressHandle, DatagramSource, Destination, MulticastError, NetworkHeader,
 };

@@ -1,8 +1,12 @@
 //! Windows, inline data and all kinds of memory, over real sockets.
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use roce_verbs::completion::WcOpcode;
-use roce_verbs::memory::{DeregisterError, Memory, MwType, ProcessMemory, Registration};
+use roce_verbs::memory::{
+    DeregisterError, Memory, MwType, ProcessMemory, ProgramMemory, ProgramRegion,
+    ProgramRegionChange, ProgramRegionError, Registration,
+};
 use roce_verbs::work::{Flush, FlushPlacement, FlushSelectivity, PostError, SendFlags};
 use roce_verbs::{
     Access, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion, ProtectionDomain,
@@ -425,4 +429,88 @@ fn one_region_covers_the_whole_address_space() {
     pages.unmap();
     let status = a.run(SendOp::Write(at(0)), &local);
     assert_eq!(status, WcStatus::LocalProtectionError);
+}
+
+impl Pages {
+    fn program(&self) -> ProgramMemory {
+        ProgramMemory {
+            addr: self.addr() as usize,
+            len: self.len,
+        }
+    }
+}
+
+fn register(
+    pd: &ProtectionDomain,
+    memory: ProgramMemory,
+    access: Access,
+) -> Result<std::sync::Arc<ProgramRegion>, ProgramRegionError> {
+    // SAFETY: no reference to these pages is ever made, and they stay mapped.
+    unsafe { ProgramRegion::register(pd, memory, false, 0x1000, access) }
+}
+
+/// A region gets rights only for memory that has them, and keeps what it had if it does not get them.
+#[test]
+fn a_change_checks_the_memory_as_a_registration_does() {
+    let end = open();
+    let pages = Pages::map(1);
+    let (reads, writes) = (Access::REMOTE_READ, Access::LOCAL_WRITE);
+    pages.protect();
+    let refused = register(&end.pd, pages.program(), writes);
+    assert!(matches!(refused, Err(ProgramRegionError::NotMapped(_))));
+    let region = register(&end.pd, pages.program(), reads).expect("it is readable");
+    let access = |access| ProgramRegionChange {
+        access: Some(access),
+        ..ProgramRegionChange::default()
+    };
+    let refused = region.change(&access(writes));
+    assert!(matches!(refused, Err(ProgramRegionError::NotMapped(_))));
+    assert_eq!(region.with(Registration::access).expect("open"), reads);
+    let empty = ProgramRegionChange {
+        memory: Some(ProgramMemory { addr: 0, len: 0 }),
+        ..ProgramRegionChange::default()
+    };
+    let refused = region.change(&empty);
+    assert!(matches!(refused, Err(ProgramRegionError::Empty)));
+    assert_eq!(region.with(Registration::addr).expect("open"), 0x1000);
+
+    let other = Pages::map(2);
+    let moved = ProgramRegionChange {
+        memory: Some(other.program()),
+        ..access(writes)
+    };
+    region.change(&moved).expect("it is writable");
+    let known = region.with(|known| (known.addr(), known.len(), known.access()));
+    assert_eq!(
+        known.expect("open"),
+        (other.addr(), other.len as u64, writes)
+    );
+    region.deregister().expect("no windows");
+    let closed = region.change(&access(reads));
+    assert!(matches!(closed, Err(ProgramRegionError::Closed)));
+    [pages, other].iter().for_each(Pages::unmap);
+}
+
+#[test]
+fn memory_of_a_descriptor_is_registered_as_far_as_it_reaches() {
+    let end = open();
+    let file = memfd_create("memory", MFdFlags::MFD_CLOEXEC).expect("a file");
+    nix::unistd::ftruncate(&file, 2 * PAGE as i64).expect("longer");
+    let register = |place, iova| {
+        ProgramRegion::of_descriptor(&end.pd, &file, place, iova, Access::LOCAL_WRITE)
+    };
+    let lead = PAGE as u64 / 2;
+    let region = register((lead, PAGE), lead).expect("registered");
+    let known = region.with(|known| (known.addr(), known.len()));
+    assert_eq!(known.expect("open"), (lead, PAGE as u64));
+    let beyond = [(lead, 2 * PAGE), (0, 0), (u64::MAX - 1, PAGE)];
+    for (place, iova) in beyond.map(|place| (place, place.0)) {
+        let refused = register(place, iova);
+        assert!(
+            matches!(refused, Err(ProgramRegionError::Range)),
+            "{place:?}"
+        );
+    }
+    let elsewhere = register((lead, PAGE), 0);
+    assert!(matches!(elsewhere, Err(ProgramRegionError::Range)));
 }

@@ -123,6 +123,31 @@ c_structs! {
         packet_life_time: u8,
         preference: u8,
     }
+
+    // The names of fields of several values are joined, as in C.
+    "ibv_path_record" => IbvPathRecord {
+        service_id: u64,
+        dgid: [u64; 2],
+        sgid: [u64; 2],
+        dlid: u16,
+        slid: u16,
+        flowlabel_hoplimit: u32,
+        tclass: u8,
+        reversible_numpath: u8,
+        pkey: u16,
+        qosclass_sl: u16,
+        mtu: u8,
+        rate: u8,
+        packetlifetime: u8,
+        preference: u8,
+        reserved: [u8; 6],
+    }
+
+    "ibv_path_data" => IbvPathData {
+        flags: u32,
+        reserved: u32,
+        path: IbvPathRecord,
+    }
 }
 
 /// The data of an event besides its type.
@@ -152,8 +177,6 @@ c_constants! { "RDMA_" CONSTANTS:
     PS_UDP = 0x0111,
     PS_IB = 0x013f,
     UDP_QKEY = 0x0123_4567,
-    MAX_RESP_RES = 0xff,
-    MAX_INIT_DEPTH = 0xff,
     CM_JOIN_MC_ATTR_ADDRESS = 1,
     CM_JOIN_MC_ATTR_JOIN_FLAGS = 2,
     MC_JOIN_FLAG_FULLMEMBER = 0,

@@ -18,6 +18,7 @@ zero! {
     IbvDeviceAttr
     IbvDeviceAttrEx
     IbvGlobalRoute
+    IbvPathRecord
     IbvPortAttr
     IbvQpAttr
     IbvSendWr

@@ -2,11 +2,9 @@
 
 mod moderate;
 mod poll;
-mod wall;
 
 pub(crate) use moderate::modify_cq;
 
-use crate::channel::MissedEvents;
 use crate::convert::{c_opcode, c_status};
 use crate::limits::MAX_CQS;
 use crate::prelude::*;
@@ -34,7 +32,6 @@ pub(crate) struct Cq {
     _channel: Option<Use>,
     _domain: Option<Use>,
     _counted: Use,
-    missed_events: Option<Arc<MissedEvents>>,
     poll: poll::Poll,
 }
 
@@ -185,7 +182,6 @@ fn create(
         _channel: channel.map(|channel| channel.users.add()),
         _domain: domain,
         _counted: one,
-        missed_events: channel.map(|channel| Arc::clone(&channel.missed_events)),
         poll: poll::Poll::new(flags != 0),
     });
     state.objects.completions.insert(id, cq, &comp_events);
@@ -242,18 +238,12 @@ pub(crate) extern "C" fn poll_cq(cq: Handle<IbvCq>, entries: c_int, wc: Out<IbvW
 
 pub(crate) extern "C" fn req_notify_cq(cq: Handle<IbvCq>, solicited_only: c_int) -> c_int {
     guard::errno("ibv_req_notify_cq", || {
-        let Cq {
-            queue,
-            missed_events,
-            ..
-        } = cq.get()?;
-        queue.request_notify(match solicited_only {
-            0 => Notify::Next,
-            _ => Notify::Solicited,
-        });
-        if let Some(missed_events) = missed_events {
-            missed_events.event_requested(queue);
-        }
+        cq.get()?
+            .queue
+            .request_notify_or_miss(match solicited_only {
+                0 => Notify::Next,
+                _ => Notify::Solicited,
+            });
         Ok(())
     })
 }

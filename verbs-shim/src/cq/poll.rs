@@ -1,7 +1,7 @@
 //! Polling of extended CQs. The program advances from one completion to the next, and reads single
 //! fields of the current one.
 
-use super::{Cq, wall};
+use super::Cq;
 use crate::prelude::*;
 use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
@@ -103,11 +103,14 @@ extern "C" fn read_completion_ts(cq: Handle<IbvCq>) -> u64 {
     })
 }
 
-/// The completion's time, by the wall clock as it is set now. While nobody sets the clock, a later
-/// completion never has an earlier time.
+/// The completion's time, by the wall clock as it is set now.
 extern "C" fn read_completion_wallclock_ns(cq: Handle<IbvCq>) -> u64 {
     guard::value("ibv_wc_read_completion_wallclock_ns", 0, || {
-        wall::at(cq.get()?.poll.current.lock().at_ns)
+        let cq = cq.get()?;
+        cq.state
+            .roce
+            .wall_clock_ns(cq.poll.current.lock().at_ns)
+            .or_errno()
     })
 }
 

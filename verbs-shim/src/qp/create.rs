@@ -11,21 +11,27 @@ use roce_verbs::{QpKind, QpOptions, QueuePair};
 pub(crate) extern "C" fn create_qp(pd: Handle<IbvPd>, attr: Out<IbvQpInitAttr>) -> *mut IbvQp {
     guard::pointer("ibv_create_qp", || {
         let to = attr.field(std::mem::offset_of!(IbvQpInitAttr, cap));
-        let attr = attr.input().read()?;
-        let params = IbvQpInitAttrEx {
-            qp_context: attr.qp_context,
-            send_cq: attr.send_cq,
-            recv_cq: attr.recv_cq,
-            srq: attr.srq,
-            cap: attr.cap,
-            qp_type: attr.qp_type,
-            sq_sig_all: attr.sq_sig_all,
+        let params = attr.input().read()?.in_domain(pd);
+        params.create(pd.get()?.context(), to)
+    })
+}
+
+impl IbvQpInitAttr {
+    /// The same attributes, of a QP in a domain.
+    pub(crate) fn in_domain(self, pd: Handle<IbvPd>) -> IbvQpInitAttrEx {
+        IbvQpInitAttrEx {
+            qp_context: self.qp_context,
+            send_cq: self.send_cq,
+            recv_cq: self.recv_cq,
+            srq: self.srq,
+            cap: self.cap,
+            qp_type: self.qp_type,
+            sq_sig_all: self.sq_sig_all,
             comp_mask: QP_INIT_ATTR_PD,
             pd,
             ..Zero::zeroed()
-        };
-        params.create(pd.get()?.context(), to)
-    })
+        }
+    }
 }
 
 pub(crate) extern "C" fn create_qp_ex(

@@ -1,11 +1,11 @@
 //! Events of the connection manager, as C gets them.
 
 use super::attributes;
-use super::failure;
 use super::id::Id;
 use super::qp::with_qp;
 use super::table::{DeliveredEvent, find, table};
 use crate::errors::ToErrno;
+use crate::log;
 use crate::prelude::*;
 use crate::strings;
 use crate::wait::{self, Found, blocks};
@@ -166,7 +166,11 @@ fn next(channel: &rdma_cm::Channel) -> Result<Found<*mut RdmaCmEvent>, Errno> {
     let delivered = owner.ok_or(Errno::EINVAL).and_then(|id| {
         with_qp(&id, |qp| event.handle(qp));
         let (number, status) = (number(event.kind), status(event.failure.as_ref()));
-        failure::report(&event, number, status);
+        let why = event.report_failure(strings::cm_event_name(number), status);
+        // If a synchronous call waits for the event, this is its reason, too.
+        if let Some(why) = why {
+            log::set_reason(|| why);
+        }
         into_c(&id, event, number, status)
     });
     let delivered = delivered.inspect_err(|_| unacknowledged.acknowledge(1));

@@ -6,7 +6,6 @@
 //! - [`table`] looks up the objects of C's pointers. Using a destroyed object is an error, not an
 //!   access to freed memory.
 //! - [`id`] fills in the structure of an ID, [`event`] that of an event, [`attributes`] those of a QP.
-//! - [`failure`] reports events of connections that were not made.
 
 pub(crate) mod accept;
 pub(crate) mod addrinfo;
@@ -17,7 +16,6 @@ mod device;
 pub(crate) mod endpoint;
 pub(crate) mod event;
 mod exit;
-mod failure;
 mod id;
 pub(crate) mod lifetime;
 pub(crate) mod multicast;

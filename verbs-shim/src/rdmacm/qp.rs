@@ -26,17 +26,48 @@ pub(crate) extern "C" fn create_qp(
 /// As `rdma_create_qp`.
 ///
 /// # Errors
-/// `EINVAL` if the ID has a QP, or no device yet; and the errors of `ibv_create_qp`.
+/// `EINVAL` if the ID has a QP, or no device yet; and the errors of `ibv_create_qp_ex`.
 pub(super) fn create(id: &Id, pd: Handle<IbvPd>, attr: &mut IbvQpInitAttr) -> Result<(), Errno> {
+    let pd = if pd.as_ptr().is_null() {
+        id.c.get().pd
+    } else {
+        pd
+    };
+    let mut params = attr.in_domain(pd);
+    params.cap.max_inline_data = params.cap.max_inline_data.max(MIN_INLINE);
+    create_extended(id, &mut params)?;
+    (attr.send_cq, attr.recv_cq) = (params.send_cq, params.recv_cq);
+    (attr.srq, attr.cap) = (params.srq, params.cap);
+    Ok(())
+}
+
+pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttrEx>) -> c_int {
+    guard::minus_one("rdma_create_qp_ex", || {
+        let id = find(id)?;
+        let attr = attr.get()?;
+        let mut params = *attr;
+        if params.comp_mask & QP_INIT_ATTR_PD == 0 {
+            params.comp_mask |= QP_INIT_ATTR_PD;
+            params.pd = id.c.get().pd;
+        }
+        create_extended(&id, &mut params)?;
+        *attr = params;
+        Ok(())
+    })
+}
+
+/// Creates a QP, in an XRC domain of the device and with CQs of its own, if the program gives none.
+fn create_extended(id: &Id, params: &mut IbvQpInitAttrEx) -> Result<(), Errno> {
     let mut own = id.own.lock();
     let c = id.c.get();
-    let pd = if pd.as_ptr().is_null() { c.pd } else { pd };
-    check(id, &c, pd)?;
-    let mut params = *attr;
     if params.srq.as_ptr().is_null() {
         params.srq = c.srq;
     }
-    params.cap.max_inline_data = params.cap.max_inline_data.max(MIN_INLINE);
+    if params.qp_type == QPT_XRC_RECV && params.comp_mask & QP_INIT_ATTR_XRCD == 0 {
+        params.comp_mask |= QP_INIT_ATTR_XRCD;
+        params.xrcd = xrcd(id)?;
+    }
+    check(id, &c, params.pd)?;
     let depths = depths(params.qp_type, &params.cap);
     let new = NewCqs::make(
         c.verbs,
@@ -44,34 +75,8 @@ pub(super) fn create(id: &Id, pd: Handle<IbvPd>, attr: &mut IbvQpInitAttr) -> Re
         [&mut params.send_cq, &mut params.recv_cq],
         depths,
     )?;
-    let qp = if params.qp_type == QPT_XRC_RECV {
-        create_target(id, &c, &mut params)
-    } else {
-        created(qp::create_qp(pd, Out::allocated(&raw mut params)))
-    };
-    finish(id, &mut own, pd, qp, &new)?;
-    *attr = params;
-    Ok(())
-}
-
-/// An XRC target, in the device's domain.
-fn create_target(
-    id: &Id,
-    c: &RdmaCmId,
-    params: &mut IbvQpInitAttr,
-) -> Result<Handle<IbvQp>, Errno> {
-    let mut extended = IbvQpInitAttrEx {
-        qp_context: params.qp_context,
-        cap: params.cap,
-        qp_type: QPT_XRC_RECV,
-        sq_sig_all: params.sq_sig_all,
-        comp_mask: QP_INIT_ATTR_XRCD,
-        xrcd: xrcd(id)?,
-        ..IbvQpInitAttrEx::zeroed()
-    };
-    let qp = created(qp::create_qp_ex(c.verbs, Out::allocated(&raw mut extended)))?;
-    params.cap = extended.cap;
-    Ok(qp)
+    let qp = created(qp::create_qp_ex(c.verbs, Out::allocated(params)));
+    finish(id, &mut own, params.pd, qp, &new)
 }
 
 /// The number of entries that the send CQ and the receive CQ need; `None` if the QP needs no such
@@ -80,40 +85,6 @@ fn depths(qp_type: u32, cap: &IbvQpCap) -> [Option<u32>; 2] {
     let sends = (qp_type != QPT_XRC_RECV).then_some(cap.max_send_wr);
     let has_receives = !matches!(qp_type, QPT_XRC_SEND | QPT_XRC_RECV);
     [sends, has_receives.then_some(cap.max_recv_wr)]
-}
-
-pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttrEx>) -> c_int {
-    guard::minus_one("rdma_create_qp_ex", || {
-        let id = find(id)?;
-        let attr = attr.get()?;
-        let mut own = id.own.lock();
-        let c = id.c.get();
-        let mut params = *attr;
-        if params.comp_mask & QP_INIT_ATTR_PD == 0 {
-            params.comp_mask |= QP_INIT_ATTR_PD;
-            params.pd = c.pd;
-        }
-        if params.srq.as_ptr().is_null() {
-            params.srq = c.srq;
-        }
-        if params.qp_type == QPT_XRC_RECV && params.comp_mask & QP_INIT_ATTR_XRCD == 0 {
-            params.comp_mask |= QP_INIT_ATTR_XRCD;
-            params.xrcd = xrcd(&id)?;
-        }
-        check(&id, &c, params.pd)?;
-        let depths = depths(params.qp_type, &params.cap);
-        let new = NewCqs::make(
-            c.verbs,
-            id.as_ptr().cast(),
-            [&mut params.send_cq, &mut params.recv_cq],
-            depths,
-        )?;
-        let part = Out::allocated(&raw mut params);
-        let qp = created(qp::create_qp_ex(c.verbs, part));
-        finish(&id, &mut own, params.pd, qp, &new)?;
-        *attr = params;
-        Ok(())
-    })
 }
 
 /// Checks that the ID has no QP yet, and that the domain is its device's.

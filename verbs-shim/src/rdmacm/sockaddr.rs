@@ -1,29 +1,26 @@
 //! Addresses in C's form: `struct sockaddr_in` and `struct sockaddr_in6`.
 
 use crate::prelude::*;
+use libc::{sa_family_t, sockaddr_in, sockaddr_in6};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
-
-/// Lengths of `struct sockaddr_in` and `struct sockaddr_in6`, in bytes.
-const LEN: [usize; 2] = [16, 28];
 
 /// Reads an address that the program passes.
 ///
 /// # Errors
 /// `EINVAL` if the pointer is NULL, `EAFNOSUPPORT` if the address is neither IPv4 nor IPv6.
 pub(crate) fn read(address: In<u8>) -> Result<SocketAddr, Errno> {
-    let family = word(address.slice(2)?, 0);
-    match i32::from(u16::from_ne_bytes(family)) {
+    let at = address.as_ptr() as u64;
+    match In::<sa_family_t>::at(at).read()?.into() {
         libc::AF_INET => {
-            let bytes = address.slice(LEN[0])?;
-            let ip = Ipv4Addr::from(word::<4>(bytes, 4));
-            Ok((ip, u16::from_be_bytes(word(bytes, 2))).into())
+            let found = In::<sockaddr_in>::at(at).read()?;
+            let ip = Ipv4Addr::from(found.sin_addr.s_addr.to_ne_bytes());
+            Ok((ip, u16::from_be(found.sin_port)).into())
         }
         libc::AF_INET6 => {
-            let bytes = address.slice(LEN[1])?;
-            let ip = Ipv6Addr::from(word::<16>(bytes, 8));
-            let port = u16::from_be_bytes(word(bytes, 2));
-            let scope = u32::from_ne_bytes(word(bytes, 24));
-            Ok(SocketAddrV6::new(ip, port, 0, scope).into())
+            let found = In::<sockaddr_in6>::at(at).read()?;
+            let ip = Ipv6Addr::from(found.sin6_addr.s6_addr);
+            let port = u16::from_be(found.sin6_port);
+            Ok(SocketAddrV6::new(ip, port, 0, found.sin6_scope_id).into())
         }
         family => Err(with_reason(Errno::EAFNOSUPPORT, || {
             format!("the address is of family {family}, but must be of AF_INET or AF_INET6")
@@ -39,38 +36,30 @@ pub(super) fn read_if_given(address: In<u8>) -> Result<Option<SocketAddr>, Errno
     read(address).map(Some)
 }
 
-/// `N` bytes starting at `from`, which must be in range.
-fn word<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
-    let found = bytes
-        .get(from..from + N)
-        .and_then(|part| part.try_into().ok());
-    found.unwrap_or([0; N])
-}
-
 pub(crate) fn storage(address: SocketAddr) -> Storage {
-    let mut bytes = [0; size_of::<Storage>()];
-    let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
-    put(2, &address.port().to_be_bytes());
-    match address {
-        SocketAddr::V4(address) => {
-            put(0, &family(libc::AF_INET));
-            put(4, &address.ip().octets());
-        }
-        SocketAddr::V6(address) => {
-            put(0, &family(libc::AF_INET6));
-            put(8, &address.ip().octets());
-            put(24, &address.scope_id().to_ne_bytes());
-        }
-    }
     let mut storage = Storage::default();
-    for (to, from) in storage.iter_mut().zip(bytes.chunks_exact(8)) {
-        *to = u64::from_ne_bytes(word(from, 0));
-    }
+    let to = storage.as_mut_ptr();
+    // Neither fails: the pointer is not NULL.
+    let _ = match address {
+        SocketAddr::V4(address) => Out::allocated(to.cast()).put(sockaddr_in {
+            sin_family: libc::AF_INET as sa_family_t,
+            sin_port: address.port().to_be(),
+            sin_addr: libc::in_addr {
+                s_addr: u32::from_ne_bytes(address.ip().octets()),
+            },
+            sin_zero: [0; 8],
+        }),
+        SocketAddr::V6(address) => Out::allocated(to.cast()).put(sockaddr_in6 {
+            sin6_family: libc::AF_INET6 as sa_family_t,
+            sin6_port: address.port().to_be(),
+            sin6_flowinfo: 0,
+            sin6_addr: libc::in6_addr {
+                s6_addr: address.ip().octets(),
+            },
+            sin6_scope_id: address.scope_id(),
+        }),
+    };
     storage
-}
-
-fn family(family: i32) -> [u8; 2] {
-    u16::try_from(family).unwrap_or_default().to_ne_bytes()
 }
 
 /// The length of the C structure of an address, in bytes.

@@ -1,20 +1,9 @@
 //! RDMA_ROUTE: `struct ibv_path_data`.
 
+use crate::convert::{c_gid, gid};
 use crate::prelude::*;
 use roce_rsockets::Route;
 use roce_verbs::qp::PathMtu;
-use std::net::IpAddr;
-
-/// The length of the structure in bytes, and the places of its fields.
-const LEN: usize = 72;
-const DGID: usize = 16;
-const SGID: usize = 32;
-const FLOW_LABEL_AND_HOP_LIMIT: usize = 52;
-const TRAFFIC_CLASS: usize = 56;
-const REVERSIBLE_AND_COUNT: usize = 57;
-const PKEY: usize = 58;
-const MTU: usize = 62;
-const LIFETIME: usize = 64;
 
 /// `IBV_PATH_FLAG_GMP`, `_PRIMARY` and `_BIDIRECTIONAL`.
 const FLAGS: u32 = 1 | 1 << 1 | 1 << 3 | 1 << 5;
@@ -22,6 +11,8 @@ const FLAGS: u32 = 1 | 1 << 1 | 1 << 3 | 1 << 5;
 const EXACTLY: u8 = 2 << 6;
 /// As in the path records of IDs.
 const PACKET_LIFETIME: u8 = 16;
+
+const LEN: usize = size_of::<IbvPathData>();
 
 /// The first path of an array. Its GIDs are addresses, as of RoCE v2.
 pub(super) fn read(paths: In<u8>, len: u32) -> Result<Route, Errno> {
@@ -31,17 +22,13 @@ pub(super) fn read(paths: In<u8>, len: u32) -> Result<Route, Errno> {
             format!("{len} bytes, but a path (struct ibv_path_data) has {LEN}")
         }));
     }
-    let path = paths.slice(LEN)?;
-    let gid = |at: usize| {
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&path[at..at + 16]);
-        IpAddr::V6(bytes.into()).to_canonical()
-    };
+    let IbvPathData { path, .. } = In::at(paths.as_ptr() as u64).read()?;
+    let [.., hop_limit] = path.flowlabel_hoplimit.to_ne_bytes();
     Ok(Route {
-        source: gid(SGID),
-        destination: gid(DGID),
-        traffic_class: path[TRAFFIC_CLASS],
-        hop_limit: path[FLOW_LABEL_AND_HOP_LIMIT + 3],
+        source: gid(path.sgid).ip(),
+        destination: gid(path.dgid).ip(),
+        traffic_class: path.tclass,
+        hop_limit,
     })
 }
 
@@ -56,22 +43,23 @@ pub(super) fn write(
             format!("room for less than a path, which has {LEN} bytes")
         }));
     }
-    let mut path = [0; LEN];
-    path[..4].copy_from_slice(&FLAGS.to_ne_bytes());
-    let gids = [(DGID, route.destination), (SGID, route.source)];
-    for (at, address) in gids {
-        let gid = match address {
-            IpAddr::V4(address) => address.to_ipv6_mapped(),
-            IpAddr::V6(address) => address,
-        };
-        path[at..at + 16].copy_from_slice(&gid.octets());
-    }
-    path[FLOW_LABEL_AND_HOP_LIMIT + 3] = route.hop_limit;
-    path[TRAFFIC_CLASS] = route.traffic_class;
-    path[REVERSIBLE_AND_COUNT] = 1 << 7 | 1;
-    path[PKEY..PKEY + 2].copy_from_slice(&0xffff_u16.to_be_bytes());
-    path[MTU] = EXACTLY | path_mtu.code();
-    path[LIFETIME] = EXACTLY | PACKET_LIFETIME;
-    to.slice(LEN)?.copy_from_slice(&path);
+    let path = IbvPathRecord {
+        dgid: c_gid(route.destination.into()),
+        sgid: c_gid(route.source.into()),
+        flowlabel_hoplimit: u32::from(route.hop_limit).to_be(),
+        tclass: route.traffic_class,
+        reversible_numpath: 1 << 7 | 1,
+        pkey: 0xffff,
+        mtu: EXACTLY | path_mtu.code(),
+        packetlifetime: EXACTLY | PACKET_LIFETIME,
+        ..Zero::zeroed()
+    };
+    let reserved = 0;
+    let data = IbvPathData {
+        flags: FLAGS,
+        reserved,
+        path,
+    };
+    Out::allocated(to.input().as_ptr().cast_mut().cast()).put(data)?;
     len.put(LEN as u32)
 }

@@ -3,10 +3,12 @@
 use crate::context::Context;
 use crate::error::OpenError;
 use crate::runtime::{Driving, EventQueue, wait_for};
+use parking_lot::Mutex;
 use roce_stack::CqId;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A channel for the completion events of completion queues. A queue raises an event after
@@ -17,7 +19,11 @@ pub struct CompletionChannel {
     context: Context,
     /// A CQ is armed for one event at a time, so the queue holds at most one event for each CQ.
     pub(crate) queue: Arc<EventQueue<CqId>>,
+    missed: Arc<Mutex<MissedEvents>>,
 }
+
+/// The queues that had completions when the program requested an event for the next one.
+type MissedEvents = BTreeMap<CqId, Weak<roce_stack::CompletionQueue>>;
 
 impl Context {
     /// Creates a channel for the completion events of completion queues.
@@ -29,6 +35,7 @@ impl Context {
         Ok(CompletionChannel {
             context: self.clone(),
             queue: Arc::new(queue),
+            missed: Arc::default(),
         })
     }
 }
@@ -61,6 +68,36 @@ impl CompletionChannel {
     /// event.
     pub fn events(&self) -> Arc<EventQueue<CqId>> {
         Arc::clone(&self.queue)
+    }
+
+    /// Takes an event that a program misses if it does not poll the completions that a queue had when
+    /// it requested the event ([`CompletionQueue::request_notify_or_miss`]). The request is thereby
+    /// cancelled. A caller whose thread would wait delivers this event instead.
+    ///
+    /// Existing completions raise no event (IBTA 1.7, 10.8.7): the program must poll them before it
+    /// waits. perftest 4.5 polls only some of them, and waits forever if no other completion arrives
+    /// (fixed in perftest 23.07).
+    ///
+    /// [`CompletionQueue::request_notify_or_miss`]: crate::CompletionQueue::request_notify_or_miss
+    pub fn take_missed_event(&self) -> Option<CqId> {
+        loop {
+            let (id, queue) = self.missed.lock().pop_first()?;
+            if queue.upgrade().is_some_and(|cq| cq.take_missed_event()) {
+                return Some(id);
+            }
+        }
+    }
+
+    /// Removes the events of a queue.
+    pub(super) fn withdraw(&self, id: CqId) {
+        self.queue.withdraw(|cq| *cq == id);
+        self.missed.lock().remove(&id);
+    }
+
+    /// Records that an event was requested from a queue with completions.
+    pub(super) fn event_requested(&self, queue: &Arc<roce_stack::CompletionQueue>) {
+        let weak = Arc::downgrade(queue);
+        self.missed.lock().insert(queue.id(), weak);
     }
 }
 

@@ -35,7 +35,7 @@ impl CqInner {
         if let Some(channel) = &self.channel {
             engine.channels.remove(&id);
             engine.moderation.remove(id);
-            channel.queue.withdraw(|cq| *cq == id);
+            channel.withdraw(id);
         }
     }
 }
@@ -212,6 +212,17 @@ impl CompletionQueue {
         self.inner.context.inner.shared.send_waiting();
     }
 
+    /// As [`CompletionQueue::request_notify`]. If the queue holds completions, their event can be had by
+    /// [`CompletionChannel::take_missed_event`] as long as the request stands.
+    pub fn request_notify_or_miss(&self, notify: Notify) {
+        self.request_notify(notify);
+        if let Some(channel) = &self.inner.channel
+            && !self.is_empty()
+        {
+            channel.event_requested(&self.inner.queue);
+        }
+    }
+
     /// Moderates the queue's events. An event is delayed until `completions` completions have
     /// arrived, including the one that raised the event, but at most `period`. If `completions` is
     /// 0 or 1, or `period` is zero, events are not delayed. If an event is already delayed, this
@@ -235,14 +246,5 @@ impl CompletionQueue {
     /// Whether the queue holds no completion. Does not drive the NIC.
     pub fn is_empty(&self) -> bool {
         self.inner.queue.is_empty()
-    }
-
-    /// For a library that delivers completion events to its own callers. It calls this before a
-    /// thread sleeps on the channel. Returns whether the queue holds completions while an event for
-    /// the next completion ([`Notify::Next`]) is requested. If so, cancels the request, and the
-    /// caller must deliver an event itself: completions that arrived before the request raise no
-    /// event, so the thread could sleep for ever although the queue is not empty.
-    pub fn take_missed_event(&self) -> bool {
-        self.inner.queue.take_missed_event()
     }
 }

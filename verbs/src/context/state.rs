@@ -4,6 +4,7 @@ use super::Context;
 use crate::datapath::XdpQueue;
 use crate::settings::PrioritySettings;
 use roce_stack::{CongestionSettings, Counters};
+use std::io;
 
 impl Context {
     /// The NIC's counters.
@@ -62,5 +63,15 @@ impl Context {
         let now = shared.now();
         let at = shared.lock().nic_time(now);
         shared.clock.host_ns(at)
+    }
+
+    /// The wall clock's time, in nanoseconds since 1970 and as it is set now, when the
+    /// [device's clock](Self::clock_ns) was at `clock_ns`. While nobody sets the wall clock, a later time
+    /// of the device's clock never has an earlier result.
+    ///
+    /// # Errors
+    /// If the host lacks a wall clock.
+    pub fn wall_clock_ns(&self, clock_ns: u64) -> io::Result<u64> {
+        Ok(crate::runtime::wall_clock_ns(clock_ns)?)
     }
 }

@@ -1,19 +1,17 @@
 //! Regions of files.
 
 use super::durable::{DurableFiles, NotPersistent};
-use super::{Registration, guarded_accessor, page_size};
+use super::{Mapping, Registration, guarded_accessor, page_size};
 use crate::error::RegionError;
 use crate::pd::ProtectionDomain;
 use nix::errno::Errno;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::mman::MapFlags;
 use nix::sys::stat::fstat;
 use roce_stack::{Access, Durable, FaultSafe, Memory, MemoryFault, NotDurable, RemoteAddr, Sge};
-use std::ffi::c_void;
 use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// A registered part of a file: what peers write to it, the file gets.
@@ -116,9 +114,9 @@ impl ProtectionDomain {
         len: usize,
         access: Access,
     ) -> Result<FileRegion, FileRegionError> {
-        let mapping = Mapping::of(&file, offset, len, access)?;
+        let mapping = map(&file, offset, len, access.contains(Access::LOCAL_WRITE))?;
         let accessor = guarded_accessor().map_err(FileRegionError::System)?;
-        let addr = mapping.start.as_ptr() as u64;
+        let addr = mapping.addr() as u64;
         // SAFETY: only the NIC and the accessor use the bytes, and nobody refers to them.
         #[expect(unsafe_code)]
         let memory = unsafe { Memory::on_demand(addr, len as u64, Arc::clone(&accessor)) };
@@ -154,7 +152,7 @@ impl FileRegion {
 
     /// Length in bytes.
     pub fn len(&self) -> usize {
-        self.mapping.len.get()
+        self.mapping.len()
     }
 
     /// Whether it has no bytes, which is never so.
@@ -190,7 +188,7 @@ impl FileRegion {
     /// If they reach beyond the end, the file does not have them any more, or the region has no
     /// [`Access::LOCAL_WRITE`].
     pub fn write(&self, offset: usize, data: &[u8]) -> io::Result<()> {
-        if !self.mapping.writable {
+        if !self.registration.access().contains(Access::LOCAL_WRITE) {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "the region was registered without LOCAL_WRITE",
@@ -221,7 +219,7 @@ impl FileRegion {
     fn check(&self, offset: usize, len: usize) -> io::Result<u64> {
         let checked = self.registration.check(offset as u64, len as u64);
         checked.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        Ok(self.mapping.start.as_ptr() as u64 + offset as u64)
+        Ok(self.mapping.addr() as u64 + offset as u64)
     }
 }
 
@@ -230,70 +228,31 @@ fn missing(_: MemoryFault) -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file has become shorter")
 }
 
-/// A mapped part of a file.
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<c_void>,
-    len: NonZeroUsize,
-    writable: bool,
-}
-
-// SAFETY: the addresses are plain numbers, and the mapping belongs to this value alone.
-#[expect(unsafe_code)]
-unsafe impl Send for Mapping {}
-// SAFETY: as above; the bytes are copied by an accessor that any thread may use.
-#[expect(unsafe_code)]
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn of(
-        file: &impl AsFd,
-        offset: u64,
-        len: usize,
-        access: Access,
-    ) -> Result<Self, FileRegionError> {
-        let page = page_size();
-        if !offset.is_multiple_of(page as u64) {
-            return Err(FileRegionError::Misaligned { offset, page });
-        }
-        let found = fstat(file)?;
-        let file_len = u64::try_from(found.st_size).unwrap_or(0);
-        let is_device = found.st_mode & libc::S_IFMT == libc::S_IFCHR;
-        let end = offset.checked_add(len as u64);
-        let fits = is_device || end.is_some_and(|end| end <= file_len);
-        let (Some(size), true) = (NonZeroUsize::new(len), fits) else {
-            return Err(FileRegionError::Length {
-                offset,
-                len,
-                file_len,
-            });
-        };
-        let writable = access.contains(Access::LOCAL_WRITE);
-        let mut rights = ProtFlags::PROT_READ;
-        rights.set(ProtFlags::PROT_WRITE, writable);
-        let from = i64::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
-        let map = |flags| {
-            // SAFETY: a new mapping, at an address that nobody uses.
-            #[expect(unsafe_code)]
-            unsafe {
-                mmap(None, size, rights, flags, file, from)
-            }
-        };
-        // Only persistent memory has synchronous mappings.
-        let synchronous = MapFlags::MAP_SHARED_VALIDATE | MapFlags::MAP_SYNC;
-        let start = map(synchronous).or_else(|_| map(MapFlags::MAP_SHARED))?;
-        Ok(Self {
-            start,
-            len: size,
-            writable,
-        })
+/// Maps a part of a file.
+fn map(
+    file: &impl AsFd,
+    offset: u64,
+    len: usize,
+    writes: bool,
+) -> Result<Mapping, FileRegionError> {
+    let page = page_size();
+    if !offset.is_multiple_of(page as u64) {
+        return Err(FileRegionError::Misaligned { offset, page });
     }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: `of` mapped it, and its users were dropped before.
-        #[expect(unsafe_code)]
-        let _ = unsafe { munmap(self.start, self.len.get()) };
-    }
+    let found = fstat(file)?;
+    let file_len = u64::try_from(found.st_size).unwrap_or(0);
+    let is_device = found.st_mode & libc::S_IFMT == libc::S_IFCHR;
+    let end = offset.checked_add(len as u64);
+    let fits = is_device || end.is_some_and(|end| end <= file_len);
+    let (Some(size), true) = (NonZeroUsize::new(len), fits) else {
+        return Err(FileRegionError::Length {
+            offset,
+            len,
+            file_len,
+        });
+    };
+    let map = |flags| Mapping::of(file, offset, size, writes, flags);
+    // Only persistent memory has synchronous mappings.
+    let synchronous = MapFlags::MAP_SHARED_VALIDATE | MapFlags::MAP_SYNC;
+    Ok(map(synchronous).or_else(|_| map(MapFlags::MAP_SHARED))?)
 }

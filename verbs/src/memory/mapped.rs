@@ -21,7 +21,7 @@ use std::{fmt, io};
 /// # Errors
 /// If the accessor can't be made.
 #[expect(unsafe_code)]
-pub unsafe fn mapped_memory(addr: *mut u8, len: u64) -> io::Result<Memory> {
+pub(super) unsafe fn mapped_memory(addr: *mut u8, len: u64) -> io::Result<Memory> {
     let range = addr as u64..(addr as u64).saturating_add(len);
     // Elsewhere, a guarded access costs a system call.
     if cfg!(target_arch = "x86_64") || has_file(&range) {
@@ -38,7 +38,7 @@ pub unsafe fn mapped_memory(addr: *mut u8, len: u64) -> io::Result<Memory> {
 ///
 /// # Errors
 /// If it is not all that of files that survive a loss of power.
-pub fn durable_memory(memory: Memory) -> Result<Memory, NotPersistent> {
+pub(super) fn durable_memory(memory: Memory) -> Result<Memory, NotPersistent> {
     let files: Arc<dyn Durable> = DurableFiles::behind(memory.addr(), memory.len())?;
     Ok(memory.with_durable(files))
 }

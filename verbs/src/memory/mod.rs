@@ -6,7 +6,9 @@ mod durable;
 mod file_region;
 mod guarded_memory;
 mod mapped;
+mod mapping;
 mod process_memory;
+mod program_region;
 mod region;
 mod registration;
 mod tied;
@@ -18,8 +20,10 @@ pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};
 pub use durable::{DurableFiles, NotPersistent};
 pub use file_region::{FileRegion, FileRegionError};
 pub use guarded_memory::guarded_accessor;
-pub use mapped::{NotMapped, check_mapped, durable_memory, mapped_memory};
+pub use mapped::{NotMapped, check_mapped};
+pub use mapping::Mapping;
 pub use process_memory::ProcessMemory;
+pub use program_region::{ProgramMemory, ProgramRegion, ProgramRegionChange, ProgramRegionError};
 pub use region::MemoryRegion;
 pub use registration::Registration;
 pub use roce_stack::{
@@ -27,13 +31,12 @@ pub use roce_stack::{
     MemoryFault, MwType, NotDurable, ParseRemoteAddrError, RegisterError, RemoteAddr, Reregister,
     ReregisterError, Sge,
 };
-pub use tied::{Tie, Tied, tie_memory};
 pub use window::{MemoryWindow, MwView};
 
 use nix::unistd::{SysconfVar, sysconf};
 
 /// The size of a page in bytes.
-pub fn page_size() -> usize {
+pub(crate) fn page_size() -> usize {
     let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
     page.and_then(|size| usize::try_from(size).ok())
         .unwrap_or(4096)

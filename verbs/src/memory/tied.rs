@@ -84,7 +84,7 @@ struct Ties {
 }
 
 /// A region that can lose its memory.
-pub trait Tied: Send + Sync {
+pub(super) trait Tied: Send + Sync {
     /// The program has unmapped the memory: requests that need it fail from now on.
     fn lose_memory(&self);
 }
@@ -97,7 +97,7 @@ struct Entry {
 
 /// Keeps a region tied until it is dropped.
 #[derive(Debug)]
-pub struct Tie {
+pub(super) struct Tie {
     id: u64,
 }
 
@@ -106,7 +106,11 @@ pub struct Tie {
 /// # Errors
 /// `Unsupported` if the memory can't be tied, `OutOfMemory` if too many regions are, `InvalidInput` if
 /// the variable has a wrong value.
-pub fn tie_memory(region: Weak<dyn Tied>, addr: usize, len: usize) -> io::Result<Option<Tie>> {
+pub(super) fn tie_memory(
+    region: Weak<dyn Tied>,
+    addr: usize,
+    len: usize,
+) -> io::Result<Option<Tie>> {
     if !is_wanted(environment::value(VARIABLE).as_deref())? {
         return Ok(None);
     }

@@ -1,13 +1,64 @@
 //! Unreliable datagrams: address handles, QPs without a peer, multicast groups.
 
 use super::QueuePair;
-use crate::context::AddressOptions;
+use crate::context::{AddressOptions, Context};
 use crate::error::ConnectError;
 use crate::gid::Gid;
 use crate::pd::ProtectionDomain;
 use roce_stack::{AddressHandle, MulticastError, QpAttributes, QpState};
 use roce_wire::QKey;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The addresses in the 40 bytes in front of a received datagram: an IPv6 header or a GRH, or an IPv4
+/// header in the last 20 of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramHeader {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// The address that the datagram was sent to, which may be a multicast group's.
+    pub destination: IpAddr,
+    /// The traffic class.
+    pub traffic_class: u8,
+}
+
+impl DatagramHeader {
+    /// The length in bytes.
+    pub const LEN: usize = 40;
+
+    /// Reads the header. `None` if it is neither of IPv6 nor of IPv4.
+    pub fn parse(bytes: &[u8; Self::LEN]) -> Option<Self> {
+        let ip6 = |at: usize| {
+            let octets: [u8; 16] = bytes.get(at..at + 16)?.try_into().ok()?;
+            Some(Ipv6Addr::from(octets).to_canonical())
+        };
+        let ip4 = |at: usize| {
+            let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+            Some(IpAddr::V4(Ipv4Addr::from(octets)))
+        };
+        let (source, destination, traffic_class) = match (bytes[0] >> 4, bytes[20]) {
+            (6, _) => (ip6(8)?, ip6(24)?, bytes[0] << 4 | bytes[1] >> 4),
+            (_, 0x45) => (ip4(32)?, ip4(36)?, bytes[21]),
+            _ => return None,
+        };
+        Some(Self {
+            source,
+            destination,
+            traffic_class,
+        })
+    }
+}
+
+impl Context {
+    /// The index of the GID from which to answer a datagram that was sent to `destination`: that of the
+    /// address, or, if it is a multicast group's, the first of its family.
+    pub fn gid_index_to_answer(&self, destination: IpAddr) -> Option<u8> {
+        let gids = self.gids();
+        let same = gids.iter().find(|entry| entry.gid.ip() == destination);
+        let family = |gid: Gid| gid.ip().is_ipv4() == destination.is_ipv4();
+        let found = same.or_else(|| gids.iter().find(|entry| family(entry.gid)));
+        found.map(|entry| entry.index)
+    }
+}
 
 impl ProtectionDomain {
     /// Creates an address handle: a path from the GID at `gid_index` of the device's table to
@@ -129,5 +180,36 @@ impl QueuePair {
             engine.port.leave(group);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_of_ipv6_or_in_its_second_half_of_ipv4() {
+        let mut bytes = [0; DatagramHeader::LEN];
+        assert_eq!(DatagramHeader::parse(&bytes), None);
+        bytes[20..22].copy_from_slice(&[0x45, 0x6a]);
+        bytes[32..].copy_from_slice(&[10, 0, 0, 1, 239, 0, 0, 7]);
+        let header = DatagramHeader::parse(&bytes).expect("IPv4");
+        assert_eq!(header.source, IpAddr::from([10, 0, 0, 1]));
+        assert_eq!(header.destination, IpAddr::from([239, 0, 0, 7]));
+        assert_eq!(header.traffic_class, 0x6a);
+
+        let [from, to]: [Ipv6Addr; 2] =
+            ["fe80::1", "::ffff:10.0.0.2"].map(|ip| ip.parse().expect("ok"));
+        bytes[..2].copy_from_slice(&[0x66, 0xa0]);
+        bytes[8..24].copy_from_slice(&from.octets());
+        bytes[24..].copy_from_slice(&to.octets());
+        let header = DatagramHeader::parse(&bytes).expect("IPv6");
+        assert_eq!(header.source, IpAddr::from(from));
+        assert_eq!(
+            header.destination,
+            IpAddr::from([10, 0, 0, 2]),
+            "as of RoCE v1"
+        );
+        assert_eq!(header.traffic_class, 0x6a);
     }
 }

@@ -1,7 +1,7 @@
 //! Queue pairs, shared receive queues and XRC domains.
 
 mod connect;
-mod datagram;
+pub(crate) mod datagram;
 mod endpoint;
 mod managed;
 mod options;

@@ -27,7 +27,7 @@ mod start;
 mod wait;
 
 pub(crate) use at_exit::send_waiting_at_exit;
-pub(crate) use clock::DeviceClock;
+pub(crate) use clock::{DeviceClock, wall_clock_ns};
 pub(crate) use device_state::DeviceState;
 pub(crate) use driver::spawn as spawn_driver;
 pub use driving::Driving;

@@ -118,3 +118,29 @@ fn a_moderated_event_waits_for_more_completions() {
     assert_eq!(ends.channel.poll(), Some(ends.cq.id()));
     ends.expect_completion(8);
 }
+
+/// A thread that waits although the queue has completions would wait for ever.
+#[test]
+fn an_event_of_completions_that_were_there_before_is_missed_once() {
+    let ends = event_pair();
+    ends.cq.request_notify_or_miss(Notify::Next);
+    assert_eq!(
+        ends.channel.take_missed_event(),
+        None,
+        "the queue is empty: the next completion raises the event"
+    );
+    ends.send(1);
+    ends.wait_until_sent();
+    ends.wait_for_event();
+    ends.cq.request_notify_or_miss(Notify::Next);
+    assert_eq!(ends.channel.poll(), None);
+    assert_eq!(ends.channel.take_missed_event(), Some(ends.cq.id()));
+    assert_eq!(ends.channel.take_missed_event(), None);
+    ends.cq.request_notify_or_miss(Notify::Next);
+    ends.expect_completion(1);
+    assert_eq!(
+        ends.channel.take_missed_event(),
+        None,
+        "the program has polled"
+    );
+}

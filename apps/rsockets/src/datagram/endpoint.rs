@@ -7,13 +7,13 @@ use crate::stream::Gather;
 use crate::wire::{HeaderBytes, UdHeader};
 use nix::errno::Errno;
 use roce_verbs::completion::{Completion, CompletionChannel, Notify};
-use roce_verbs::datagram::{AddressOptions, Destination, NetworkHeader};
+use roce_verbs::datagram::{AddressOptions, DatagramHeader, Destination};
 use roce_verbs::qp::QKey;
 use roce_verbs::{
     Access, CompletionQueue, MemoryRegion, QpKind, QpOptions, Qpn, QueuePair, RecvRequest,
     SendRequest, WcStatus,
 };
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) const MAX_LEN: usize = 2048;
 const QKEY: QKey = QKey(0x0123_4567);
 
 /// Length of the network header before each datagram.
-const GRH_LEN: usize = 40;
+const GRH_LEN: usize = DatagramHeader::LEN;
 
 /// Length of each receive buffer.
 const RECEIVE_LEN: usize = GRH_LEN + MAX_LEN;
@@ -251,9 +251,8 @@ impl Endpoint {
         let (network, payload) = bytes.split_first_chunk::<GRH_LEN>()?;
         let (header, rest) = UdHeader::parse(payload).ok()?;
         let start_of_data = bytes.len() - rest.len();
-        let packet = completion.source?.network;
         // The header must name the host that sent the packet.
-        if header.source.ip().to_canonical() != parse_source(packet, network) {
+        if header.source.ip().to_canonical() != DatagramHeader::parse(network)?.source {
             return None;
         }
         Some(Event::Arrived {
@@ -313,21 +312,5 @@ impl Endpoint {
     /// Hands the NIC over to its background thread while this one sleeps.
     pub(super) fn hand_over(&self) {
         self.nic.context.hand_over();
-    }
-}
-
-/// Reads the source address from the network header before a datagram.
-fn parse_source(kind: NetworkHeader, bytes: &[u8; GRH_LEN]) -> IpAddr {
-    match kind {
-        // The IPv4 header lies in the last 20 bytes.
-        NetworkHeader::Ipv4 => {
-            let [.., a, b, c, d, _, _, _, _] = *bytes;
-            Ipv4Addr::new(a, b, c, d).into()
-        }
-        NetworkHeader::Ipv6 | NetworkHeader::Grh => {
-            let mut ip = [0; 16];
-            ip.copy_from_slice(&bytes[8..24]);
-            Ipv6Addr::from(ip).to_canonical()
-        }
     }
 }

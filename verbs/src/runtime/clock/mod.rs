@@ -2,6 +2,9 @@
 
 mod counter;
 mod ticker;
+mod wall;
+
+pub(crate) use wall::wall_clock_ns;
 
 use nix::time::ClockId;
 use roce_stack::Instant;

@@ -28,7 +28,7 @@ static OFFSET: AtomicI64 = AtomicI64::new(UNKNOWN);
 ///
 /// # Errors
 /// If the machine lacks one of the clocks.
-pub(super) fn at(monotonic_ns: u64) -> Result<u64, Errno> {
+pub(crate) fn wall_clock_ns(monotonic_ns: u64) -> Result<u64, Errno> {
     let in_use = OFFSET.load(Ordering::Relaxed);
     let mut offset = in_use;
     if !Measured::now()?.is_consistent_with(in_use) {
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_same_moment_has_one_time() {
-        let first = at(1_000_000_000).expect("a clock");
-        assert!((0..1000).all(|_| at(1_000_000_000) == Ok(first)));
+        let first = wall_clock_ns(1_000_000_000).expect("a clock");
+        assert!((0..1000).all(|_| wall_clock_ns(1_000_000_000) == Ok(first)));
     }
 }

@@ -1,11 +1,9 @@
 //! Connections that were not made, as `ROCE_WHY` reports them.
 
-use crate::log;
-use crate::prelude::*;
-use crate::strings;
-use roce_verbs::rdma_cm::{Event, EventKind, Failure};
-use roce_verbs::roce_cm::{RejectReason, SidrStatus};
-use roce_verbs::why::{ConnectionFault, Ends, FailedConnection, WhyOutput};
+use super::{Event, EventKind, Failure};
+use crate::why::{ConnectionFault, Ends, FailedConnection, WhyOutput};
+use parking_lot::Mutex;
+use roce_cm::{RejectReason, SidrStatus};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::LazyLock;
@@ -22,12 +20,12 @@ static OUTPUT: LazyLock<Option<WhyOutput>> = LazyLock::new(WhyOutput::from_envir
 static REPORTED: Mutex<Counts> = Mutex::new(Counts(BTreeMap::new()));
 
 /// The reports so far, by event, status and peer.
-struct Counts(BTreeMap<(u32, c_int, Option<SocketAddr>), u32>);
+struct Counts(BTreeMap<(&'static str, i32, Option<SocketAddr>), u32>);
 
 impl Counts {
     /// Counts a failure. Returns whether it is reported.
-    fn admits(&mut self, event: u32, status: c_int, peer: Option<SocketAddr>) -> bool {
-        let key = (event, status, peer);
+    fn admits(&mut self, name: &'static str, status: i32, peer: Option<SocketAddr>) -> bool {
+        let key = (name, status, peer);
         if self.0.len() >= MOST_KINDS && !self.0.contains_key(&key) {
             return false;
         }
@@ -37,36 +35,34 @@ impl Counts {
     }
 }
 
-/// Reports an event, with its number and status in C, if it says that a connection was not made. If a
-/// synchronous call waits for the event, the report's reason is that call's, too.
-pub(super) fn report(event: &Event, number: u32, status: c_int) {
-    if OUTPUT.is_none() && !log::is_enabled() {
-        return;
+impl Event {
+    /// Reports the event, if it says that a connection was not made, where
+    /// [`WHY_VARIABLE`](crate::why::WHY_VARIABLE) says. `name` and `status` are those of the event in C.
+    /// Returns why the connection was not made.
+    pub fn report_failure(&self, name: &'static str, status: i32) -> Option<String> {
+        let fault = fault(self)?;
+        let id = &self.id;
+        let (local, remote) = id.addresses();
+        let ends = Ends::new(local, remote, id.space());
+        let ends = if id.is_passive() {
+            ends.passive()
+        } else {
+            ends
+        };
+        let mut failed = FailedConnection::new(ends, (name, status), &fault);
+        let why = failed.why.clone();
+        if let Some(output) = &*OUTPUT
+            && REPORTED.lock().admits(name, status, remote)
+        {
+            if fault == ConnectionFault::NoAnswer
+                && let Ok(device) = id.device()
+            {
+                device.context().add_evidence(&mut failed);
+            }
+            output.write(&failed);
+        }
+        Some(why)
     }
-    let Some(fault) = fault(event) else {
-        return;
-    };
-    let id = &event.id;
-    let (local, remote) = id.addresses();
-    let ends = Ends::new(local, remote, id.space());
-    let ends = if id.is_passive() {
-        ends.passive()
-    } else {
-        ends
-    };
-    let name = strings::cm_event_name(number);
-    let mut failed = FailedConnection::new(ends, (name, status), &fault);
-    log::set_reason(|| failed.why.clone());
-    let Some(output) = &*OUTPUT else { return };
-    if !REPORTED.lock().admits(number, status, remote) {
-        return;
-    }
-    if fault == ConnectionFault::NoAnswer
-        && let Ok(device) = id.device()
-    {
-        device.context().add_evidence(&mut failed);
-    }
-    output.write(&failed);
 }
 
 /// The step that failed, and advice, for an event about a connection that was not made.
@@ -107,9 +103,10 @@ fn fault(event: &Event) -> Option<ConnectionFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use roce_verbs::QpKind;
-    use roce_verbs::rdma_cm;
-    use roce_verbs::roce_cm::PortSpace;
+    use crate::rdma_cm;
+    use roce_cm::PortSpace;
+    use roce_stack::QpKind;
+    use std::sync::Arc;
 
     #[test]
     fn a_client_that_tries_again_and_again_is_reported_three_times() {
@@ -117,7 +114,7 @@ mod tests {
         let mut reports = |status, peer: &str| {
             let peer = Some(peer.parse().expect("an address"));
             (0..100)
-                .filter(|_| counts.admits(CM_EVENT_REJECTED, status, peer))
+                .filter(|_| counts.admits("RDMA_CM_EVENT_REJECTED", status, peer))
                 .count()
         };
         assert_eq!(reports(8, "10.0.0.1:7174"), 3);

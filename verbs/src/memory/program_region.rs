@@ -1,0 +1,416 @@
+//! Regions of memory that a program maps, and may unmap: the regions of `ibv_reg_mr` and its kin.
+
+use super::mapped::{NotMapped, check_mapped, durable_memory, mapped_memory};
+use super::tied::{Tie, Tied, tie_memory};
+use super::{Mapping, NotPersistent, ProcessMemory, Registration, page_size};
+use crate::error::RegionError;
+use crate::pd::ProtectionDomain;
+use nix::errno::Errno;
+use nix::sys::mman::MapFlags;
+use nix::sys::stat::fstat;
+use parking_lot::Mutex;
+use roce_stack::{Access, DeregisterError, Memory, ReregisterError};
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::{fmt, io};
+
+/// A region of memory that a program maps, for a library whose callers register memory by its address.
+/// If `ROCE_TIE_MEMORY=1` is set, it loses its memory when the program unmaps it.
+#[derive(Debug)]
+pub struct ProgramRegion {
+    /// `None` once it is closed or deregistered.
+    parts: Mutex<Option<Parts>>,
+}
+
+#[derive(Debug)]
+struct Parts {
+    // Dropped before `backing`: the memory must exist as long as the NIC may access it.
+    registration: Registration,
+    backing: Backing,
+    tie: Option<Tie>,
+}
+
+/// The owner that keeps the memory of a region alive.
+#[derive(Debug)]
+enum Backing {
+    /// The registration itself: it is device memory, or there is no memory.
+    Registration,
+    /// Nothing: the memory may be unmapped at any time.
+    OnDemand,
+    /// The program, which was told to keep the memory mapped.
+    Program(ProgramMemory),
+    /// The memory is that of a descriptor, mapped by this crate.
+    Mapping(Mapping),
+}
+
+/// Memory at an address of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramMemory {
+    /// The address of the first byte.
+    pub addr: usize,
+    /// The length in bytes. An on-demand region of `usize::MAX` bytes from address 0 on is that of the
+    /// whole address space.
+    pub len: usize,
+}
+
+/// Changes of a [`ProgramRegion`].
+#[derive(Debug, Default)]
+pub struct ProgramRegionChange<'a> {
+    /// The new protection domain.
+    pub pd: Option<&'a ProtectionDomain>,
+    /// The new rights.
+    pub access: Option<Access>,
+    /// The new memory.
+    pub memory: Option<ProgramMemory>,
+    /// Whether the new memory is on demand. `None` leaves it as it is.
+    pub on_demand: Option<bool>,
+}
+
+/// Why memory of a program was not registered, or its region not changed. The region is then unchanged.
+#[non_exhaustive]
+pub enum ProgramRegionError {
+    /// The memory has no bytes.
+    Empty,
+    /// The memory is not mapped with the rights that the region needs.
+    NotMapped(NotMapped),
+    /// The memory can't be flushed to persistence.
+    NotPersistent(NotPersistent),
+    /// Memory that is not registered by its address can't be flushed to persistence.
+    NotByAddress,
+    /// A descriptor's memory exceeds its file, or its offset in a page is not that of its address.
+    Range,
+    /// The processor can't access the memory of a descriptor.
+    NotMappable,
+    /// The NIC refused the registration.
+    Region(RegionError),
+    /// The NIC refused the change.
+    Reregister(ReregisterError),
+    /// The region is closed.
+    Closed,
+    /// Another thread is changing the region.
+    Busy,
+    /// A system call failed.
+    System(io::Error),
+}
+
+impl fmt::Display for ProgramRegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the length is 0, and a region has at least one byte"),
+            Self::NotMapped(error) => error.fmt(f),
+            Self::NotPersistent(error) => error.fmt(f),
+            Self::NotByAddress => f.write_str(
+                "IBV_ACCESS_FLUSH_PERSISTENT needs the memory of a file, registered with ibv_reg_mr",
+            ),
+            Self::Range => f.write_str(
+                "the bytes exceed the descriptor's, or their offset in a page is not that of the address",
+            ),
+            Self::NotMappable => f.write_str(
+                "the exporter lets no processor access this buffer, as with a GPU's memory; register \
+                 host memory and copy",
+            ),
+            Self::Region(error) => error.fmt(f),
+            Self::Reregister(error) => error.fmt(f),
+            Self::Closed => f.write_str("the region is closed: its context was closed"),
+            Self::Busy => f.write_str("another thread is changing the region"),
+            Self::System(error) => error.fmt(f),
+        }
+    }
+}
+
+debug_as_display!(ProgramRegionError);
+
+impl std::error::Error for ProgramRegionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NotMapped(error) => Some(error),
+            Self::NotPersistent(error) => Some(error),
+            Self::Region(error) => Some(error),
+            Self::Reregister(error) => Some(error),
+            Self::System(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for ProgramRegionError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<Errno> for ProgramRegionError {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno.into())
+    }
+}
+
+impl From<RegionError> for ProgramRegionError {
+    fn from(error: RegionError) -> Self {
+        Self::Region(error)
+    }
+}
+
+impl From<NotMapped> for ProgramRegionError {
+    fn from(error: NotMapped) -> Self {
+        Self::NotMapped(error)
+    }
+}
+
+impl From<NotPersistent> for ProgramRegionError {
+    fn from(error: NotPersistent) -> Self {
+        Self::NotPersistent(error)
+    }
+}
+
+impl ProgramMemory {
+    /// The memory of a region with these rights.
+    fn memory(self, access: Access, on_demand: bool) -> Result<Memory, ProgramRegionError> {
+        let memory = match on_demand {
+            true => self.on_demand()?,
+            false => self.mapped(access)?,
+        };
+        match access.contains(Access::FLUSH_PERSISTENT) {
+            true => Ok(durable_memory(memory)?),
+            false => Ok(memory),
+        }
+    }
+
+    fn mapped(self, access: Access) -> Result<Memory, ProgramRegionError> {
+        if self.len == 0 {
+            return Err(ProgramRegionError::Empty);
+        }
+        check_mapped(self.addr, self.len, access)?;
+        // SAFETY: the caller of `register` promises to keep the memory mapped as long as the region is
+        // registered, and that no Rust reference to it exists.
+        #[expect(unsafe_code)]
+        let memory = unsafe { mapped_memory(self.addr as *mut u8, self.len as u64) };
+        Ok(memory?)
+    }
+
+    fn on_demand(self) -> io::Result<Memory> {
+        let accessor = ProcessMemory::of_this_process()?;
+        let (addr, len) = (self.addr as u64, self.len as u64);
+        // SAFETY: as above, but it need not stay mapped.
+        #[expect(unsafe_code)]
+        let memory = unsafe {
+            match (self.addr, self.len) {
+                (0, usize::MAX) => Memory::whole_address_space(accessor),
+                _ => Memory::on_demand(addr, len, accessor),
+            }
+        };
+        Ok(memory)
+    }
+
+    fn backing(self, on_demand: bool) -> Backing {
+        match on_demand {
+            true => Backing::OnDemand,
+            false => Backing::Program(self),
+        }
+    }
+}
+
+impl ProgramRegion {
+    /// Registers memory of the program. Work requests and peers address its first byte as `iova`.
+    ///
+    /// # Errors
+    /// See [`ProgramRegionError`].
+    ///
+    /// # Safety
+    /// As long as the region is registered, no Rust reference to the memory exists, and it stays mapped,
+    /// unless it is on demand. The same holds for what [`ProgramRegion::change`] makes it.
+    #[expect(unsafe_code)]
+    pub unsafe fn register(
+        pd: &ProtectionDomain,
+        memory: ProgramMemory,
+        on_demand: bool,
+        iova: u64,
+        access: Access,
+    ) -> Result<Arc<Self>, ProgramRegionError> {
+        let registered = memory.memory(access, on_demand)?;
+        let registration = pd.register_memory(registered, Some(iova), access)?;
+        let region = Self::new(registration, memory.backing(on_demand));
+        if !on_demand {
+            let tie = tie_memory(Arc::<Self>::downgrade(&region), memory.addr, memory.len)?;
+            if let Some(parts) = &mut *region.parts.lock() {
+                parts.tie = tie;
+            }
+        }
+        Ok(region)
+    }
+
+    /// Maps and registers `len` bytes of a descriptor's memory from `offset` on: of a dma-buf, or of
+    /// anything that can be mapped like one. As in the kernel, `offset` and `iova` must have the same
+    /// offset in their page.
+    ///
+    /// # Errors
+    /// See [`ProgramRegionError`].
+    pub fn of_descriptor(
+        pd: &ProtectionDomain,
+        fd: impl AsFd,
+        (offset, len): (u64, usize),
+        iova: u64,
+        access: Access,
+    ) -> Result<Arc<Self>, ProgramRegionError> {
+        let page = page_size() as u64;
+        let lead = offset % page;
+        let size = u64::try_from(fstat(&fd)?.st_size).unwrap_or(0);
+        let end = offset.checked_add(len as u64);
+        if lead != iova % page || len == 0 || end.is_none_or(|end| end > size) {
+            return Err(ProgramRegionError::Range);
+        }
+        let whole = len.checked_add(lead as usize).and_then(NonZeroUsize::new);
+        let whole = whole.ok_or(ProgramRegionError::Range)?;
+        let writes = access.contains(Access::LOCAL_WRITE);
+        let mapping = Mapping::of(&fd, offset - lead, whole, writes, MapFlags::MAP_SHARED);
+        let mapping = mapping.map_err(refused)?;
+        let first = mapping.addr() + lead as usize;
+        // SAFETY: mapped until the region is gone, and never borrowed.
+        #[expect(unsafe_code)]
+        let memory = unsafe { mapped_memory(first as *mut u8, len as u64) }?;
+        let registration = pd.register_memory(memory, Some(iova), access)?;
+        Ok(Self::new(registration, Backing::Mapping(mapping)))
+    }
+
+    /// The region of a registration that needs no memory of the program.
+    pub fn of_registration(registration: Registration) -> Arc<Self> {
+        Self::new(registration, Backing::Registration)
+    }
+
+    fn new(registration: Registration, backing: Backing) -> Arc<Self> {
+        Arc::new(Self {
+            parts: Mutex::new(Some(Parts {
+                registration,
+                backing,
+                tie: None,
+            })),
+        })
+    }
+
+    /// Calls `work` with the registration. Never waits for another thread, so it may be called with the
+    /// device locked.
+    ///
+    /// # Errors
+    /// If the region is closed, or another thread is changing it.
+    pub fn with<R>(&self, work: impl FnOnce(&Registration) -> R) -> Result<R, ProgramRegionError> {
+        let parts = self.parts.try_lock().ok_or(ProgramRegionError::Busy)?;
+        let parts = parts.as_ref().ok_or(ProgramRegionError::Closed)?;
+        Ok(work(&parts.registration))
+    }
+
+    /// Changes the region, after the checks of a registration with the new rights and the new memory.
+    ///
+    /// # Errors
+    /// Those of the registration. The region is then unchanged.
+    pub fn change(
+        self: &Arc<Self>,
+        change: &ProgramRegionChange<'_>,
+    ) -> Result<(), ProgramRegionError> {
+        let mut parts = self.parts.lock();
+        let parts = parts.as_mut().ok_or(ProgramRegionError::Closed)?;
+        let before = parts.registration.access();
+        let on_demand = change
+            .on_demand
+            .unwrap_or(matches!(parts.backing, Backing::OnDemand));
+        let memory = match (change.memory, change.access) {
+            (Some(to), access) => {
+                let memory = to.memory(access.unwrap_or(before), on_demand)?;
+                Some((memory, None))
+            }
+            (None, Some(access)) => {
+                // Rights can be taken away whatever has become of the memory.
+                if (access - before).contains(Access::LOCAL_WRITE) {
+                    parts.backing.allow_writes()?;
+                }
+                let persistent = access.contains(Access::FLUSH_PERSISTENT);
+                let durable = persistent.then(|| parts.backing.durable()).transpose()?;
+                durable.map(|memory| (memory, Some(parts.registration.addr())))
+            }
+            (None, None) => None,
+        };
+        let tie = match change.memory {
+            Some(to) if !on_demand => tie_memory(Arc::<Self>::downgrade(self), to.addr, to.len)?,
+            _ => None,
+        };
+        let changed = parts
+            .registration
+            .reregister(change.pd, change.access, memory);
+        changed.map_err(ProgramRegionError::Reregister)?;
+        if let Some(to) = change.memory {
+            parts.tie = tie;
+            parts.backing = to.backing(on_demand);
+        }
+        Ok(())
+    }
+
+    /// Deregisters the memory, unless windows are bound to it. Does nothing if that has been done.
+    ///
+    /// # Errors
+    /// If windows are bound to it.
+    pub fn deregister(&self) -> Result<(), DeregisterError> {
+        let mut kept = self.parts.lock();
+        let Some(parts) = kept.take() else {
+            return Ok(());
+        };
+        let Parts {
+            registration,
+            backing,
+            tie,
+        } = parts;
+        registration.deregister().map_err(|(registration, error)| {
+            *kept = Some(Parts {
+                registration,
+                backing,
+                tie,
+            });
+            error
+        })
+    }
+
+    /// Deregisters the memory even if windows are bound to it.
+    pub fn close(&self) {
+        self.parts.lock().take();
+    }
+}
+
+impl Tied for ProgramRegion {
+    fn lose_memory(&self) {
+        if let Some(parts) = &*self.parts.lock() {
+            parts.registration.lose_memory();
+        }
+    }
+}
+
+impl Backing {
+    /// Checks that a region of this memory can have `LOCAL_WRITE`, as its registration would.
+    fn allow_writes(&self) -> Result<(), ProgramRegionError> {
+        match self {
+            Self::Program(memory) => {
+                Ok(check_mapped(memory.addr, memory.len, Access::LOCAL_WRITE)?)
+            }
+            Self::Mapping(mapping) => Ok(mapping.allow_writes()?),
+            Self::Registration | Self::OnDemand => Ok(()),
+        }
+    }
+
+    /// The same memory, made durable.
+    fn durable(&self) -> Result<Memory, ProgramRegionError> {
+        let Self::Program(memory) = self else {
+            return Err(ProgramRegionError::NotByAddress);
+        };
+        // SAFETY: the region is of this memory already.
+        #[expect(unsafe_code)]
+        let memory = unsafe { mapped_memory(memory.addr as *mut u8, memory.len as u64) };
+        Ok(durable_memory(memory?)?)
+    }
+}
+
+/// The error for a descriptor that can't be mapped. Exporters refuse with various errors, among them
+/// `ENOTSUPP` (524), which the C library does not know.
+fn refused(errno: Errno) -> ProgramRegionError {
+    match errno {
+        Errno::ENOMEM | Errno::EACCES | Errno::EPERM => errno.into(),
+        _ => ProgramRegionError::NotMappable,
+    }
+}
