@@ -257,6 +257,35 @@ fn packets_that_are_not_right_are_dropped() {
     still_talk(one, other);
 }
 
+#[test]
+fn a_connected_socket_takes_nothing_from_strangers() {
+    let (one, other, liar) = (socket(), socket(), Liar::new());
+    still_talk(one, other);
+    let qpn = liar.introduce(one);
+    rs::connect(one.0, other.1).expect("connected");
+    let named = UdHeader { source: liar.at() }.encode();
+    liar.packet(qpn, &[&named[..], b"stranger"].concat());
+    send(other.0, one.1, b"peer");
+    assert_eq!(receive(one.0), (b"peer".to_vec(), Some(other.1)));
+}
+
+#[test]
+fn the_longest_datagram_fits_a_receive_with_its_header() {
+    let (one, other) = (socket(), socket());
+    let header = UdpHeader {
+        operation: Operation::Data,
+        qpn: 1,
+        address: HERE,
+    };
+    let longest = vec![7; 2048 - header.encode().len()];
+    send(one.0, other.1, &longest);
+    assert_eq!(receive(other.0), (longest.clone(), Some(one.1)));
+    let longer = [&longest[..], b"!"].concat();
+    let error = rs::send_to(one.0, &[IoSlice::new(&longer)], other.1, false);
+    let error = error.expect_err("a byte too many");
+    assert_eq!(error.errno() as i32, libc::EMSGSIZE);
+}
+
 /// The socket's receives are not used up by what it drops, and it keeps a bounded number of peers and
 /// datagrams.
 #[test]

@@ -19,6 +19,8 @@ struct Liar {
     cq: CompletionQueue,
     pd: ProtectionDomain,
     memory: MemoryRegion,
+    /// The number of receives that each new QP gets.
+    receives: usize,
 }
 
 impl Liar {
@@ -28,7 +30,12 @@ impl Liar {
         let (pd, cq) = (context.alloc_pd(), context.create_cq(64));
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let memory = pd.allocate(1 << 16, rights).expect("memory");
-        Self { cq, pd, memory }
+        Self {
+            cq,
+            pd,
+            memory,
+            receives: 32,
+        }
     }
 
     /// True private data.
@@ -60,13 +67,7 @@ impl Liar {
             .create_qp(&self.cq, &self.cq, &options)
             .expect("a QP");
         qp.to_init(Access::REMOTE_WRITE).expect("INIT");
-        for _ in 0..32 {
-            let receive = RecvRequest {
-                wr_id: 1,
-                sges: &[],
-            };
-            qp.post_recv(&receive).expect("posted");
-        }
+        post_receives(&qp, self.receives);
         qp
     }
 
@@ -97,6 +98,16 @@ impl Liar {
         };
         let request = SendRequest::new(0, op, payload);
         connection.post_send(&request).expect("posted");
+    }
+}
+
+fn post_receives(qp: &QueuePair, count: usize) {
+    for _ in 0..count {
+        let receive = RecvRequest {
+            wr_id: 1,
+            sges: &[],
+        };
+        qp.post_recv(&receive).expect("posted");
     }
 }
 
@@ -378,6 +389,55 @@ fn shutdowns_that_cross_end_the_connection() {
         }
         rs::close(fd).expect("closed");
         // Nothing that nobody takes any more is waited for.
+        assert!(
+            connection.wait_for_end(Duration::from_secs(20)),
+            "{theirs:?}"
+        );
+    }
+    scene.end();
+}
+
+/// The peer has no receives, so the socket's messages stay in its send queue. Once all places for messages
+/// without data are taken, the socket's shutdown waits, and the peer's shutdown crosses it.
+#[test]
+fn a_shutdown_that_waits_to_be_sent_crosses_the_peers() {
+    let mut scene = Scene::new();
+    scene.liar.receives = 0;
+    for theirs in [Control::Shutdown, Control::Disconnect] {
+        let private = scene.liar.data().encode();
+        let (connection, socket, fd) = scene.liar.connect(scene.listener, &private);
+        let tell = |message: Message| {
+            scene.liar.tell(&connection, NOWHERE, message.encode(), &[]);
+        };
+        // The socket offers each half of its buffer that becomes free. No offer arrives.
+        let mut half = vec![0; socket.buffer.len as usize];
+        for _ in 0..4 {
+            tell(Message::Data(socket.buffer.len));
+            let flags = rs::ReceiveFlags {
+                wait_all: true,
+                ..Default::default()
+            };
+            let received = rs::receive(fd, &mut [IoSliceMut::new(&mut half)], flags);
+            assert_eq!(received.expect("received"), half.len());
+        }
+        rs::set_nonblocking(fd, true).expect("set");
+        rs::shutdown(fd, rs::Shutdown::Writes).expect("shut");
+        tell(Message::Control(theirs));
+        assert_eq!(end_of(fd), Ok(0));
+        post_receives(&connection, 16);
+        if theirs == Control::Shutdown {
+            // One message stands for both shutdowns.
+            let ends = Message::Control(Control::Disconnect).encode();
+            let ended = (0..1000).any(|_| {
+                rs::unread(fd).expect("a socket");
+                let completion = scene.liar.cq.poll_for(Duration::from_millis(20));
+                let completion = completion.expect("no overrun");
+                completion.is_some_and(|completion| completion.imm == Some(ends))
+            });
+            assert!(ended, "the socket's shutdown is lost");
+        }
+        rs::close(fd).expect("closed");
+        // The close does not wait for a message that a disconnected peer never takes.
         assert!(
             connection.wait_for_end(Duration::from_secs(20)),
             "{theirs:?}"

@@ -1,10 +1,12 @@
 //! One build with all mutations.
 
 use crate::embed::{SWITCH, embed};
-use crate::programs::{Program, Step, Suite, build, check, package};
+use crate::programs::{Program, Step, build, check, package};
 use crate::{Copy, Edit, Outcome, Runner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::Path;
+use std::sync::Mutex;
 
 /// Test programs that contain all mutations and activate the selected one.
 #[derive(Debug)]
@@ -12,7 +14,7 @@ pub struct AllInOne {
     edits: Vec<Edit>,
     copy: Copy,
     /// The programs of each step that was built, by what it builds.
-    programs: BTreeMap<String, Vec<Program>>,
+    programs: Mutex<BTreeMap<String, Vec<Program>>>,
     /// The mutations that do not compile.
     broken: BTreeSet<usize>,
     /// The mutations that can't be selected at run time.
@@ -24,75 +26,43 @@ pub struct AllInOne {
 const ATTEMPTS: usize = 12;
 
 impl AllInOne {
-    /// Builds the nearest programs in `copy`, which must equal the project.
+    /// Puts the mutations into a copy of the project at `root`, in a folder `name` below `target`.
     ///
     /// # Errors
-    /// If the copy can't be changed, does not build even without the failing mutations, or its
-    /// quick tests fail without a mutation.
-    pub fn build(copy: Copy, edits: Vec<Edit>, runner: &Runner) -> io::Result<Self> {
+    /// If the copy can't be made, or does not build even without the failing mutations.
+    pub fn embed(root: &Path, target: &Path, name: &str, edits: Vec<Edit>) -> io::Result<Self> {
+        let originals = originals(root, &edits)?;
+        // If the files were restored first, each run would build everything again.
+        let copy = Copy::make(root, target, name, &originals)?;
         let mut this = Self {
             edits,
             copy,
-            programs: BTreeMap::new(),
+            programs: Mutex::default(),
             broken: BTreeSet::new(),
             left_over: BTreeSet::new(),
         };
-        this.embed_all()?;
-        let near = distinct(this.edits.iter().flat_map(Step::near));
-        this.build_programs(&near)?;
-        must_pass(runner, &this.quick(&near))?;
+        this.embed_all(&originals)?;
         Ok(this)
     }
 
-    /// Builds the other programs for these mutations, for [`AllInOne::run_all_tests`].
-    ///
-    /// # Errors
-    /// If they can't be built, or tests fail without a mutation.
-    pub fn widen(&mut self, runner: &Runner, numbers: &[usize]) -> io::Result<()> {
-        let edits = || numbers.iter().map(|number| &self.edits[number - 1]);
-        let near = distinct(edits().flat_map(Step::near));
-        let wide = distinct(edits().flat_map(Step::wide));
-        self.build_programs(&wide)?;
-        must_pass(runner, &self.other_suites(&near, &wide))
-    }
-
-    /// Builds what was not built before.
-    fn build_programs(&mut self, steps: &[Step]) -> io::Result<()> {
-        for Step { build: which, .. } in steps {
-            if !self.programs.contains_key(which) {
-                let built = build(&self.copy, which)?;
-                let built = built.map_err(|failure| io::Error::other(failure.said))?;
-                self.programs.insert(which.clone(), built);
-            }
+    /// The programs of a step, which are built when they are first needed.
+    fn programs(&self, step: &Step) -> io::Result<Vec<Program>> {
+        let lock = self.programs.lock();
+        let mut programs = lock.map_err(|_| io::Error::other("a build panicked"))?;
+        if let Some(built) = programs.get(&step.build) {
+            return Ok(built.clone());
         }
-        Ok(())
-    }
-
-    fn programs(&self, step: &Step) -> &[Program] {
-        self.programs.get(&step.build).map_or(&[], Vec::as_slice)
-    }
-
-    fn quick(&self, steps: &[Step]) -> Vec<Suite> {
-        let suites = steps.iter().map(|step| step.quick(self.programs(step)));
-        suites.flatten().collect()
-    }
-
-    fn slow(&self, steps: &[Step]) -> Vec<Suite> {
-        let suites = steps.iter().map(|step| step.slow(self.programs(step)));
-        suites.flatten().collect()
-    }
-
-    /// All tests of these steps except the quick ones of the nearest.
-    fn other_suites(&self, near: &[Step], wide: &[Step]) -> Vec<Suite> {
-        [self.slow(near), self.quick(wide), self.slow(wide)].concat()
+        let built = build(&self.copy, &step.build)?;
+        let built = built.map_err(|failure| io::Error::other(failure.said))?;
+        programs.insert(step.build.clone(), built.clone());
+        Ok(built)
     }
 
     /// Writes the files with all mutations that compile.
-    fn embed_all(&mut self) -> io::Result<()> {
-        let originals = self.originals()?;
+    fn embed_all(&mut self, originals: &BTreeMap<String, String>) -> io::Result<()> {
         for _ in 0..ATTEMPTS {
             let mut lines = BTreeMap::new();
-            for (file, original) in &originals {
+            for (file, original) in originals {
                 let here = self.in_file(file);
                 let embedded = embed(original, &here).map_err(io::Error::other)?;
                 let mut source = embedded.source;
@@ -128,18 +98,6 @@ impl AllInOne {
         arguments.join(" ")
     }
 
-    /// The unmodified files to change: those with mutations, and their crates' roots.
-    fn originals(&self) -> io::Result<BTreeMap<String, String>> {
-        let mut originals = BTreeMap::new();
-        for edit in &self.edits {
-            for file in [edit.crate_root(), edit.file.clone()] {
-                let text = self.copy.read(&file)?;
-                originals.insert(file, text);
-            }
-        }
-        Ok(originals)
-    }
-
     /// The mutations in `file`, with their numbers.
     fn in_file(&self, file: &str) -> Vec<(usize, Edit)> {
         let numbered = self.edits.iter().cloned().enumerate();
@@ -155,10 +113,10 @@ impl AllInOne {
         (1..).zip(&self.edits)
     }
 
-    /// Runs the quick tests with mutation `number`; `None` if it can't be selected at run time.
+    /// Runs the tests with mutation `number`; `None` if it can't be selected at run time.
     ///
     /// # Errors
-    /// If a program can't be run.
+    /// If a program can't be built or run.
     pub fn run(&self, runner: &Runner, number: usize) -> io::Result<Option<Outcome>> {
         if self.left_over.contains(&number) {
             return Ok(None);
@@ -167,43 +125,31 @@ impl AllInOne {
             return Ok(Some(Outcome::DoesNotBuild));
         }
         let edit = &self.edits[number - 1];
-        let quick = self.quick(&Step::near(edit));
-        runner.run(&edit.file, number, &quick).map(Some)
-    }
-
-    /// Runs all other tests with mutation `number`, which survived the quick ones.
-    ///
-    /// # Errors
-    /// If a program can't be run.
-    pub fn run_all_tests(&self, runner: &Runner, number: usize) -> io::Result<Outcome> {
-        let edit = &self.edits[number - 1];
-        let others = self.other_suites(&Step::near(edit), &Step::wide(edit));
-        runner.run(&edit.file, number, &others)
-    }
-}
-
-/// Each of `steps` once, in the order of its first.
-fn distinct(steps: impl Iterator<Item = Step>) -> Vec<Step> {
-    let mut all = Vec::new();
-    for step in steps {
-        if !all.contains(&step) {
-            all.push(step);
-        }
-    }
-    all
-}
-
-/// Checks that tests pass without a mutation; otherwise failures would mean nothing.
-fn must_pass(runner: &Runner, suites: &[Suite]) -> io::Result<()> {
-    for suite in suites {
-        match runner.run("", 0, std::slice::from_ref(suite))? {
-            Outcome::Survived => {}
-            outcome => {
-                let program = suite.program.path.display();
-                let error = format!("without any mutation, {program} fails: {outcome:?}");
-                return Err(io::Error::other(error));
+        let (near, wide) = (Step::near(edit), Step::wide(edit));
+        let quick = |step: &Step| self.programs(step).map(|programs| step.quick(&programs));
+        let slow = |step: &Step| self.programs(step).map(|programs| step.slow(&programs));
+        let suites = (near.iter().map(quick))
+            .chain(near.iter().map(slow))
+            .chain(wide.iter().map(quick))
+            .chain(wide.iter().map(slow));
+        for suites in suites {
+            match runner.run(&edit.file, number, &suites?)? {
+                Outcome::Survived => {}
+                outcome => return Ok(Some(outcome)),
             }
         }
+        Ok(Some(Outcome::Survived))
     }
-    Ok(())
+}
+
+/// The unmodified files to change: those with mutations, and their crates' roots.
+fn originals(root: &Path, edits: &[Edit]) -> io::Result<BTreeMap<String, String>> {
+    let mut originals = BTreeMap::new();
+    for edit in edits {
+        for file in [edit.crate_root(), edit.file.clone()] {
+            let text = std::fs::read_to_string(root.join(&file))?;
+            originals.insert(file, text);
+        }
+    }
+    Ok(originals)
 }

@@ -2,6 +2,7 @@
 
 use crate::Edit;
 use roce_trust::output::say;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,11 +18,17 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Makes the copy, or updates it, in a folder below `target`.
+    /// Makes the copy, or updates it, in a folder below `target`. Files named in `except` are left out,
+    /// or left as they are.
     ///
     /// # Errors
     /// If git can't list the files, or they can't be copied.
-    pub fn make(root: &Path, target: &Path, name: &str) -> io::Result<Self> {
+    pub fn make(
+        root: &Path,
+        target: &Path,
+        name: &str,
+        except: &BTreeMap<String, String>,
+    ) -> io::Result<Self> {
         let folder = target.join(format!("mutations-{name}"));
         let copy = Self {
             checkout: folder.join("checkout"),
@@ -37,7 +44,8 @@ impl Copy {
         }
         for name in String::from_utf8_lossy(&listed.stdout).split('\0') {
             let from = root.join(name);
-            if name.is_empty() || name.starts_with("fuzz/corpus") || !from.is_file() {
+            let is_wanted = !name.starts_with("fuzz/corpus") && !except.contains_key(name);
+            if name.is_empty() || !is_wanted || !from.is_file() {
                 continue;
             }
             write_if_other(&copy.checkout.join(name), &std::fs::read(&from)?)?;
@@ -54,14 +62,6 @@ impl Copy {
         let original = std::fs::read_to_string(&path)?;
         std::fs::write(&path, edit.apply(&original))?;
         Ok(Applied { path, original })
-    }
-
-    /// The text of a file, given by its path relative to the project's folder.
-    ///
-    /// # Errors
-    /// If the file can't be read.
-    pub fn read(&self, name: &str) -> io::Result<String> {
-        std::fs::read_to_string(self.checkout.join(name))
     }
 
     /// Writes `text` to a file.

@@ -17,6 +17,7 @@ mod explained;
 mod list;
 mod one_by_one;
 mod programs;
+mod results;
 mod run;
 
 pub use all_in_one::AllInOne;
@@ -25,6 +26,7 @@ pub use edit::Edit;
 pub use explained::{Explained, Explanation};
 pub use list::{List, Mutation};
 pub use one_by_one::OneByOne;
+pub use results::Results;
 pub use roce_source::project_root;
 pub use run::{Outcome, Runner};
 

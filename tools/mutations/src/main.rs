@@ -6,9 +6,11 @@
 
 use clap::Parser;
 use roce_mutations::{
-    AllInOne, Copy, Edit, Explained, List, MODULES, OneByOne, Outcome, Runner, project_root,
+    AllInOne, Copy, Edit, Explained, List, MODULES, OneByOne, Outcome, Results, Runner,
+    project_root,
 };
 use roce_trust::output::{exit_code_of_usage, print_line, say};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,6 +33,9 @@ struct Arguments {
     /// The number of mutations to test in parallel.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
+    /// A file that the results are added to. Mutations whose results are in it are not run again.
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
     /// List the mutations, and exit.
     #[arg(long)]
     list: bool,
@@ -97,7 +102,9 @@ fn work(arguments: &Arguments) -> Result<bool, Failure> {
         }
         return Ok(stale == 0);
     }
-    let outcomes = run_all(arguments, &root, edits)?;
+    let results = arguments.results.as_deref();
+    let results = results.map(Results::open).transpose()?;
+    let outcomes = run_all(arguments, &root, edits, results.unwrap_or_default())?;
     Ok(report(&outcomes, &explained, arguments.modules)? && stale == 0)
 }
 
@@ -106,6 +113,7 @@ fn run_all(
     arguments: &Arguments,
     root: &Path,
     edits: Vec<Edit>,
+    mut results: Results,
 ) -> Result<Vec<(Edit, Outcome)>, Failure> {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| root.join("target"), PathBuf::from);
@@ -116,50 +124,44 @@ fn run_all(
     let mut copies = Vec::new();
     for job in 0..jobs {
         let name = format!("{kind}-{job}");
-        copies.push(OneByOne(Copy::make(root, &target, &name)?));
+        copies.push(OneByOne(Copy::make(
+            root,
+            &target,
+            &name,
+            &BTreeMap::new(),
+        )?));
     }
-    let mut outcomes = Vec::new();
-    let mut rest = Vec::new();
-    if arguments.one_by_one {
-        rest = edits;
-    } else {
-        let copy = Copy::make(root, &target, kind)?;
-        say(NAME, "building the tests");
-        let mut all = AllInOne::build(copy, edits, &runner)?;
-        let workers = vec![(); jobs];
-        let numbered: Vec<_> = all.edits().map(|(n, edit)| (n, edit.clone())).collect();
-        let tried = in_parallel(&workers, &numbered, |(), (number, edit)| {
+    let (mut outcomes, mut rest) = (Vec::new(), Vec::new());
+    for (number, edit) in (1..).zip(&edits) {
+        match results.take(&edit.name) {
+            Some(outcome) => outcomes.push((edit.clone(), outcome)),
+            None => rest.push((number, edit.clone())),
+        }
+    }
+    if !arguments.one_by_one && !rest.is_empty() {
+        say(NAME, "putting the mutations into a copy");
+        // All of them, so that the programs of an interrupted run need not be built again.
+        let all = AllInOne::embed(root, &target, kind, edits)?;
+        let tried = in_parallel(&vec![(); jobs], &rest, |(), (number, edit)| {
             let outcome = all.run(&runner, *number)?;
             if let Some(outcome) = &outcome {
                 print(edit, outcome)?;
+                results.add(&edit.name, outcome)?;
             }
             Ok((*number, edit.clone(), outcome))
         })?;
-        let mut survivors = Vec::new();
+        rest.clear();
         for (number, edit, outcome) in tried {
             match outcome {
-                Some(Outcome::Survived) => survivors.push((number, edit)),
                 Some(outcome) => outcomes.push((edit, outcome)),
-                None => rest.push(edit),
+                None => rest.push((number, edit)),
             }
         }
-        if !survivors.is_empty() {
-            let count = survivors.len();
-            print_line(format_args!(
-                "{count} survived the quick tests; now the others"
-            ))?;
-            let numbers: Vec<_> = survivors.iter().map(|(number, _)| *number).collect();
-            all.widen(&runner, &numbers)?;
-        }
-        outcomes.extend(in_parallel(&workers, &survivors, |(), (number, edit)| {
-            let outcome = all.run_all_tests(&runner, *number)?;
-            print(edit, &outcome)?;
-            Ok(((*edit).clone(), outcome))
-        })?);
     }
-    outcomes.extend(in_parallel(&copies, &rest, |copy, edit| {
+    outcomes.extend(in_parallel(&copies, &rest, |copy, (_, edit)| {
         let outcome = copy.run(&runner, edit)?;
         print(edit, &outcome)?;
+        results.add(&edit.name, &outcome)?;
         Ok((edit.clone(), outcome))
     })?);
     Ok(outcomes)

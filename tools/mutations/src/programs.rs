@@ -312,7 +312,13 @@ impl Suite {
 const QUICK_SECONDS: u32 = 40;
 
 /// The slowest tests, by parts of their names.
-const SLOW: &[&str] = &["soak", "hostile", "bad_wire", "faulty_wire", "pacer"];
+const SLOW: &[&str] = &[
+    "soak::",
+    "hostile_packets_do_no_harm",
+    "hostile_datagrams_do_no_harm",
+    "is_as_calculated",
+    "each_of_many_keeps_to_its_rate",
+];
 
 /// The quick tests of `programs`, which detect most mutations.
 fn quick(programs: &[Program]) -> Vec<Suite> {

@@ -35,6 +35,8 @@ impl std::fmt::Display for Outcome {
 #[derive(Debug, Default)]
 pub struct Runner {
     killers: Mutex<BTreeMap<String, Vec<(String, Program)>>>,
+    /// The tests that were run without a mutation, and passed.
+    sound: Mutex<Vec<Suite>>,
 }
 
 /// The number of tests to remember for a file.
@@ -47,7 +49,7 @@ impl Runner {
     /// Runs `suites` with mutation `number`, which is in `file`, until a test fails.
     ///
     /// # Errors
-    /// If a program can't be run.
+    /// If a program can't be run, or the test fails without the mutation, too.
     pub(crate) fn run(&self, file: &str, number: usize, suites: &[Suite]) -> io::Result<Outcome> {
         for suite in &self.likely(file, suites) {
             match run(suite, number)? {
@@ -57,6 +59,9 @@ impl Runner {
         }
         for suite in suites {
             let outcome = run(suite, number)?;
+            if number != 0 {
+                self.check_sound(suite, &outcome)?;
+            }
             // Slow tests would cost more for other mutations than they save.
             if let Outcome::Caught(test) = &outcome
                 && suite.is_quick()
@@ -68,6 +73,35 @@ impl Runner {
             }
         }
         Ok(Outcome::Survived)
+    }
+
+    /// Checks that what failed passes without a mutation; otherwise the failure would mean nothing.
+    fn check_sound(&self, suite: &Suite, outcome: &Outcome) -> io::Result<()> {
+        let mut alone = suite.clone();
+        match outcome {
+            Outcome::Caught(test) if !test.is_empty() => {
+                alone = Suite::named(&suite.program, std::iter::once(test.clone()));
+                alone.seconds = suite.seconds;
+            }
+            // Nobody knows which test it was.
+            Outcome::Caught(_) | Outcome::Hung => {}
+            Outcome::Survived | Outcome::DoesNotBuild => return Ok(()),
+        }
+        if self.sound.lock().is_ok_and(|sound| sound.contains(&alone)) {
+            return Ok(());
+        }
+        match run(&alone, 0)? {
+            Outcome::Survived => {}
+            outcome => {
+                let program = suite.program.path.display();
+                let error = format!("without any mutation, {program} fails: {outcome:?}");
+                return Err(io::Error::other(error));
+            }
+        }
+        if let Ok(mut sound) = self.sound.lock() {
+            sound.push(alone);
+        }
+        Ok(())
     }
 
     /// The tests that caught other mutations in the same file.
@@ -222,11 +256,21 @@ mod tests {
         let runner = Runner::default();
         let suite = script("echo 'test a ... FAILED'", 10);
         runner
-            .run("f", 1, std::slice::from_ref(&suite))
+            .run("f", 0, std::slice::from_ref(&suite))
             .expect("a shell");
         let likely = runner.likely("f", &[suite.clone(), suite.clone()]);
         let names: Vec<_> = likely.iter().map(|suite| &suite.arguments).collect();
         assert_eq!(names, [&["--exact", "a"]]);
         assert!(runner.likely("g", &[suite]).is_empty());
+    }
+
+    #[test]
+    fn what_fails_without_a_mutation_catches_none() {
+        let runner = Runner::default();
+        let outcome = runner.run("f", 3, &[script("test $ROCE_MUTANT = 0", 10)]);
+        assert_eq!(outcome.expect("a shell"), Outcome::Caught(String::new()));
+        let outcome = runner.run("g", 3, &[script("false", 10)]);
+        let error = outcome.expect_err("it fails with any number");
+        assert!(error.to_string().contains("without any"), "{error}");
     }
 }
