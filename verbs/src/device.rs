@@ -37,7 +37,7 @@ pub fn devices() -> Result<Vec<Device>, OpenError> {
     let devices = selected_devices()?;
     if !devices.is_empty() {
         #[cfg(feature = "observe")]
-        crate::tally::note_list();
+        roce_observe::tally::note_list();
     }
     Ok(devices)
 }

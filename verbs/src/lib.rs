@@ -187,8 +187,6 @@ mod runtime;
 pub mod settings;
 mod signals;
 #[cfg(feature = "observe")]
-mod tally;
-#[cfg(feature = "observe")]
 mod watch;
 #[cfg(feature = "observe")]
 pub mod why;

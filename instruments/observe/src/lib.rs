@@ -11,11 +11,15 @@
 //! let cause = Cause::WrongSrq;
 //! assert!(InWords(&cause).to_string().contains("an SRQ that is not in the XRC domain"));
 //! ```
+//!
+//! [`tally`] counts what a program and its children do.
 #![warn(missing_docs)]
+#![deny(unsafe_code)]
 
 mod causes;
 mod events;
 mod mismatches;
+pub mod tally;
 
 pub use mismatches::advice_on;
 

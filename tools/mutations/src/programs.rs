@@ -36,7 +36,7 @@ const CRATES: &[Tested] = &[
     },
     Tested {
         folder: "instruments/observe",
-        near: &["-p roce-stack --test transport"],
+        near: &["-p roce-observe --lib", "-p roce-stack --test transport"],
         wide: &[],
     },
     Tested {

@@ -5,12 +5,12 @@ use crate::datapath::Layers;
 use crate::device::Device;
 use crate::runtime::{DeviceState, Engine, Observed, Observer, Tally};
 use crate::settings::OpenOptions;
-use crate::tally::{self, DeviceCount};
 use crate::watch::{self, WatchHandle};
 use crate::why::{
     Cause, Explanation, FailedConnection, Failure, GatheredEvidence, KernelSince, KernelView,
     KernelWatch, LossSigns, Places, UnfitPackets, WhyLog, is_of_lost_packets,
 };
+use roce_observe::tally::{self, DeviceCount};
 use roce_port::Port;
 use roce_stack::{Counters, Mismatch, Nic};
 use roce_wire::Qpn;

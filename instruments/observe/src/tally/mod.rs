@@ -6,9 +6,9 @@
 
 mod memory;
 
-use crate::environment;
 use memory::{Memory, SLOTS};
 use roce_stack::{Counters, Stat};
+use roce_trust::environment;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -119,7 +119,7 @@ fn totals(memory: &Memory) -> Totals {
 /// The totals of this process's program and all its children, if `roce run` became this program by
 /// `exec` and counts for it.
 pub fn totals_of_this_program() -> Option<Totals> {
-    let path = environment::value(VARIABLE)?.into_string().ok()?;
+    let path = environment::variable(VARIABLE)?.into_string().ok()?;
     let own = format!("/proc/{}/fd/", std::process::id());
     if !path.starts_with(&own) {
         return None;
@@ -131,7 +131,7 @@ pub fn totals_of_this_program() -> Option<Totals> {
 fn shared() -> Option<&'static Memory> {
     static SHARED: OnceLock<Option<Memory>> = OnceLock::new();
     let shared = SHARED.get_or_init(|| {
-        let path = environment::value(VARIABLE)?;
+        let path = environment::variable(VARIABLE)?;
         Memory::open(&path).ok()
     });
     shared.as_ref()
@@ -139,7 +139,7 @@ fn shared() -> Option<&'static Memory> {
 
 /// Counts for one open device, until it is closed.
 #[derive(Debug)]
-pub(crate) struct DeviceCount {
+pub struct DeviceCount {
     memory: &'static Memory,
     /// The slot for this device's bytes while it is open; `None` if all slots are in use.
     slot: Option<usize>,
@@ -149,14 +149,14 @@ pub(crate) struct DeviceCount {
 }
 
 /// Counts that this process has listed devices, if the environment asks for it.
-pub(crate) fn note_list() {
+pub fn note_list() {
     if let Some(memory) = shared() {
         memory.page().lists.fetch_add(1, Relaxed);
     }
 }
 
 /// Starts to count for a device that is opened now, if the environment asks for it.
-pub(crate) fn open() -> Option<Box<DeviceCount>> {
+pub fn open() -> Option<Box<DeviceCount>> {
     // The process that was counted last. A forked child counts as a process of its own.
     static COUNTED: AtomicU32 = AtomicU32::new(0);
     let memory = shared()?;
@@ -180,7 +180,7 @@ pub(crate) fn open() -> Option<Box<DeviceCount>> {
 
 impl DeviceCount {
     /// Records what the NIC has sent and received, from its counters.
-    pub(crate) fn note(&mut self, counters: &Counters) {
+    pub fn note(&mut self, counters: &Counters) {
         let all = counters.stat(Stat::TxPackets) + counters.stat(Stat::RxPackets);
         let mads = counters.stat(Stat::TxMads) + counters.stat(Stat::RxMads);
         let bytes = (counters.stat(Stat::TxBytes), counters.stat(Stat::RxBytes));
@@ -198,7 +198,7 @@ impl DeviceCount {
     }
 
     /// Counts a QP that is now ready to receive.
-    pub(crate) fn note_qp(&self, has_one_peer: bool) {
+    pub fn note_qp(&self, has_one_peer: bool) {
         let page = self.memory.page();
         page.qps.fetch_add(1, Relaxed);
         page.connections.fetch_add(u64::from(has_one_peer), Relaxed);
