@@ -78,12 +78,13 @@ impl WirePort {
 }
 
 impl Transmit for WirePort {
-    fn reserve(
+    fn reserve_run(
         &mut self,
         to: &TxMeta,
         flow: Flow,
         sequenced: Option<Sequenced>,
         len: usize,
+        _count: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         if self.is_full() {
             return Err(ReserveError::Full);

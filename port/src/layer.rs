@@ -84,16 +84,6 @@ pub struct Layered<L, P> {
 }
 
 impl<L: Layer, P: Port> Transmit for Layered<L, P> {
-    fn reserve(
-        &mut self,
-        to: &TxMeta,
-        flow: Flow,
-        sequenced: Option<Sequenced>,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
-        self.reserve_run(to, flow, sequenced, len, 1)
-    }
-
     fn reserve_run(
         &mut self,
         to: &TxMeta,

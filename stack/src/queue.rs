@@ -128,23 +128,26 @@ impl<T> WorkQueue<T> {
         Ok(())
     }
 
-    /// Checks that a request with `bytes` bytes of inline data can be added.
-    pub(crate) fn check_inline(&self, bytes: usize) -> Result<(), PostError> {
-        if bytes > self.max_inline {
-            return Err(PostError::InlineTooLong {
-                bytes: bytes as u64,
+    /// Checks that a request may have `bytes` bytes of inline data. Returns their number.
+    // rule: 10.7.3-inline
+    pub(crate) fn inline_len(&self, bytes: u64) -> Result<usize, PostError> {
+        match usize::try_from(bytes) {
+            Ok(len) if len <= self.max_inline => Ok(len),
+            _ => Err(PostError::InlineTooLong {
+                bytes,
                 max: self.max_inline,
-            });
+            }),
         }
-        self.check_room(0)
     }
 
     /// Checks that a request with this source can be added.
     pub(crate) fn check_source(&self, source: PayloadSource<'_>) -> Result<(), PostError> {
         match source {
             PayloadSource::Memory(sges) => self.check_room(sges.len()),
-            // rule: 10.7.3-inline
-            PayloadSource::Inline(data) => self.check_inline(data.len()),
+            PayloadSource::Inline(data) => {
+                self.inline_len(data.len() as u64)?;
+                self.check_room(0)
+            }
         }
     }
 

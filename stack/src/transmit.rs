@@ -36,27 +36,14 @@ use roce_wire::Qpn;
 
 /// Accepts the packets that a [`Nic`](crate::Nic) sends. See the module's contract.
 pub trait Transmit {
-    /// Lends a buffer for a packet of exactly `len` bytes (BTH to ICRC) that belongs to
-    /// `flow`. An implementation may combine several packets in one datagram only if their
-    /// destination QPs belong to the same process.
+    /// Lends a buffer for at least one and at most `count` packets of exactly `len` bytes (BTH to
+    /// ICRC) that follow each other in `flow`. [`TxSlot::bytes`] holds them one after the other. The
+    /// rest of the slot is that of the first packet; identifications of IPv4 count up from there. An
+    /// implementation may combine several packets in one datagram only if their destination QPs
+    /// belong to the same process.
     ///
-    /// `sequenced` is the packet's position in the flow. It is `None` if the NIC does not report
-    /// the packet to [`Transmit::acknowledged`].
-    ///
-    /// # Errors
-    /// See [`ReserveError`].
-    fn reserve(
-        &mut self,
-        to: &TxMeta,
-        flow: Flow,
-        sequenced: Option<Sequenced>,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError>;
-
-    /// As [`Transmit::reserve`], for at least one and at most `count` packets of `len` bytes that
-    /// follow each other in the flow. [`TxSlot::bytes`] holds them one after the other. The rest of
-    /// the slot and `sequenced` are those of the first packet; positions and identifications of
-    /// IPv4 count up from there.
+    /// `sequenced` is the first packet's position in the flow, and positions count up from there. It
+    /// is `None` if the NIC does not report the packets to [`Transmit::acknowledged`].
     ///
     /// # Errors
     /// See [`ReserveError`].
@@ -66,9 +53,21 @@ pub trait Transmit {
         flow: Flow,
         sequenced: Option<Sequenced>,
         len: usize,
-        _count: usize,
+        count: usize,
+    ) -> Result<TxSlot<'_>, ReserveError>;
+
+    /// As [`Transmit::reserve_run`], for one packet.
+    ///
+    /// # Errors
+    /// See [`ReserveError`].
+    fn reserve(
+        &mut self,
+        to: &TxMeta,
+        flow: Flow,
+        sequenced: Option<Sequenced>,
+        len: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
-        self.reserve(to, flow, sequenced, len)
+        self.reserve_run(to, flow, sequenced, len, 1)
     }
 
     /// Queues the packet or the run that was reserved last.

@@ -3,6 +3,7 @@
 use crate::log;
 use crate::pointer::Handle;
 use nix::errno::Errno;
+use roce_verbs::QpKind;
 use roce_verbs::cm::{ListenError, PortClaimError};
 use roce_verbs::completion::CqResizeError;
 use roce_verbs::datagram::MulticastError;
@@ -137,6 +138,7 @@ to_errno! {
     }
     PostError {
         Self::QueueFull { .. } => Errno::ENOMEM,
+        Self::WrongService { kind: QpKind::Ud, .. } => Errno::EOPNOTSUPP,
     }
     QpError {
         Self::Start(error) => error.to_errno(),

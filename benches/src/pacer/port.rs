@@ -31,12 +31,13 @@ impl CountingPort {
 }
 
 impl Transmit for CountingPort {
-    fn reserve(
+    fn reserve_run(
         &mut self,
         to: &TxMeta,
         flow: Flow,
         sequenced: Option<Sequenced>,
         len: usize,
+        _count: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.to = flow.to_qp.get().saturating_sub(FIRST_PEER) as usize;
         self.memory.reserve(to, flow, sequenced, len)

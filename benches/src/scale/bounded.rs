@@ -41,12 +41,13 @@ impl BoundedPort {
 }
 
 impl Transmit for BoundedPort {
-    fn reserve(
+    fn reserve_run(
         &mut self,
         to: &TxMeta,
         flow: Flow,
         sequenced: Option<Sequenced>,
         len: usize,
+        _count: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.memory.reserve(to, flow, sequenced, len)
     }

@@ -208,12 +208,13 @@ impl Hosts {
 }
 
 impl Transmit for Hosts {
-    fn reserve(
+    fn reserve_run(
         &mut self,
         to: &TxMeta,
         flow: Flow,
         sequenced: Option<Sequenced>,
         len: usize,
+        _count: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.reserved = number_of(to.src);
         let port = self.ports.get_mut(self.reserved);

@@ -188,12 +188,13 @@ impl MemoryPort {
 }
 
 impl Transmit for MemoryPort {
-    fn reserve(
+    fn reserve_run(
         &mut self,
         to: &TxMeta,
         flow: Flow,
         sequenced: Option<Sequenced>,
         len: usize,
+        _count: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.reserved = None;
         if self.out.len() >= self.max_queued {

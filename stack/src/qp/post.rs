@@ -87,14 +87,8 @@ impl Qp {
         elements: &[Sge],
         buffer: &'r mut [u8; MAX_INLINE_BYTES],
     ) -> Result<&'r [u8], PostError> {
-        let bytes = total_len(elements);
-        let data = usize::try_from(bytes)
-            .ok()
-            .and_then(|len| buffer.get_mut(..len))
-            .ok_or(PostError::InlineTooLong {
-                bytes,
-                max: MAX_INLINE_BYTES,
-            })?;
+        let len = self.service.inline_len(total_len(elements))?;
+        let data = &mut buffer[..len];
         sgl::gather(memory, self.core.pd, elements, 0, data).map_err(PostError::InlineMemory)?;
         Ok(data)
     }
@@ -110,7 +104,8 @@ impl Qp {
         };
         if !reaches || !can_do(kind, &request.op) {
             cold_path();
-            return Err(PostError::WrongService { kind });
+            let opcode = request.op.completion_opcode();
+            return Err(PostError::WrongService { kind, opcode });
         }
         let unnamed = kind == QpKind::XrcInitiator && matches!(request.target, Target::Peer);
         if unnamed && !request.op.is_local() {

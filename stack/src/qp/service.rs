@@ -175,6 +175,11 @@ impl Service {
         sending!(self.check(core, request, source))
     }
 
+    /// Checks that a send request may have `bytes` bytes of inline data. Returns their number.
+    pub(super) fn inline_len(&self, bytes: u64) -> Result<usize, PostError> {
+        sending!(self.inline_len(bytes))
+    }
+
     /// Appends a request to the send queue. Returns its length.
     pub(super) fn post_send(
         &mut self,

@@ -2,6 +2,7 @@
 
 use super::{MAX_MESSAGE_BYTES, WcOpcode};
 use crate::ids::Srqn;
+use crate::kind::QpKind;
 use crate::memory::AccessError;
 use roce_wire::Qpn;
 
@@ -65,14 +66,16 @@ pub enum PostError {
     /// A receive was posted to a QP of a kind that has no receive queue.
     NoReceiveQueue {
         /// The kind.
-        kind: crate::kind::QpKind,
+        kind: QpKind,
     },
     /// The request of an XRC initiator names no SRQ of the peer.
     NoSrqNamed,
     /// The QP's transport service does not support the operation, or the kind of target.
     WrongService {
         /// The service.
-        kind: crate::kind::QpKind,
+        kind: QpKind,
+        /// The operation.
+        opcode: WcOpcode,
     },
 }
 
@@ -139,10 +142,10 @@ impl core::fmt::Display for PostError {
                 f,
                 "the QP takes its receives from shared receive queue {srq}: post them there"
             ),
-            Self::WrongService { kind } => write!(
+            Self::WrongService { kind, opcode } => write!(
                 f,
-                "a {kind} QP does not support this request: UC has SEND and WRITE, UD has SEND to \
-                 an address handle, and only RC and XRC initiators have the others"
+                "a {kind} QP does not support this {opcode:?}: {}",
+                supported(*kind)
             ),
             Self::DatagramTooLong { bytes, mtu } => write!(
                 f,
@@ -153,6 +156,20 @@ impl core::fmt::Display for PostError {
                  in the QP's",
             ),
         }
+    }
+}
+
+/// The requests that a QP of this kind supports, in words.
+fn supported(kind: QpKind) -> &'static str {
+    match kind {
+        QpKind::Rc => "it has every operation, to its own peer",
+        QpKind::Uc => {
+            "it has SEND and WRITE, with and without immediate data, to its own peer; and local \
+             invalidation and binding of windows"
+        }
+        QpKind::Ud => "it has SEND, with and without immediate data, to an address handle",
+        QpKind::XrcInitiator => "it has every operation, to an SRQ of its peer",
+        QpKind::XrcTarget => "it has no send queue",
     }
 }
 

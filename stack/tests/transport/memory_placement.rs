@@ -435,10 +435,13 @@ fn illegal_requests_are_refused_at_once() {
         ..Setup::default()
     });
     let (now, node) = (pair.now, &mut pair.nodes[A]);
-    for op in [flush(remote, 8), word] {
+    for (op, opcode) in [
+        (flush(remote, 8), WcOpcode::Flush),
+        (word, WcOpcode::AtomicWrite),
+    ] {
         let wr = SendRequest::new(1, op, ());
         let kind = QpKind::Uc;
-        let refused = Err(PostError::WrongService { kind });
+        let refused = Err(PostError::WrongService { kind, opcode });
         assert_eq!(node.nic.post_send(now, node.qpn, &wr), refused);
     }
 }

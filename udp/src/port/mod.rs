@@ -202,16 +202,6 @@ impl UdpPort {
 }
 
 impl Transmit for UdpPort {
-    fn reserve(
-        &mut self,
-        to: &TxMeta,
-        flow: Flow,
-        sequenced: Option<Sequenced>,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
-        self.reserve_run(to, flow, sequenced, len, 1)
-    }
-
     fn reserve_run(
         &mut self,
         to: &TxMeta,

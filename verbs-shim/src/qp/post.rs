@@ -4,7 +4,9 @@ use super::Qp;
 use crate::convert::send_flags;
 use crate::prelude::*;
 use roce_verbs::qp::{QKey, Srqn};
-use roce_verbs::work::{MAX_INLINE_BYTES, MAX_SGE, Payload, SendBatch, SendFlags, Target};
+use roce_verbs::work::{
+    MAX_INLINE_BYTES, MAX_SGE, Payload, PostError, SendBatch, SendFlags, Target,
+};
 use roce_verbs::{QpKind, Qpn, RecvRequest, RemoteAddr, SendOp, SendRequest, Sge};
 
 pub(crate) extern "C" fn post_send(
@@ -111,7 +113,8 @@ fn elements(list: In<IbvSge>, len: c_int) -> Result<Elements, Errno> {
 
 fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &IbvSendWr) -> Result<(), Errno> {
     let flags = send_flags(wr.send_flags)?;
-    let (op, target) = operation(qp, wr)?;
+    let op = operation(wr)?;
+    let target = target(qp, wr, &op)?;
     let sges = match op {
         // These operations ignore the scatter/gather list.
         SendOp::BindMw(_) | SendOp::LocalInv(_) => elements(wr.sg_list, 0)?,
@@ -134,40 +137,29 @@ fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &IbvSendWr) -> Result<(), Er
     batch.send(&request).or_errno()
 }
 
-/// Copies the inline data of a request to `buffer`. Inline data needs no memory region.
+/// Copies the inline data of a request to `buffer`. Inline data needs no memory region. The stack
+/// decides how much the QP takes; this is only about the room.
 ///
 /// # Errors
-/// `ENOMEM` if it is longer than [`MAX_INLINE_BYTES`], `EINVAL` if an address is NULL.
+/// `EINVAL` if it is longer than [`MAX_INLINE_BYTES`], or if an address is NULL.
 fn gather<'a>(buffer: &'a mut [u8; MAX_INLINE_BYTES], sges: &[Sge]) -> Result<&'a [u8], Errno> {
-    let mut len = 0;
+    let bytes = sges.iter().map(|sge| u64::from(sge.length)).sum();
+    let max = MAX_INLINE_BYTES;
+    if bytes > max as u64 {
+        return Err(PostError::InlineTooLong { bytes, max }).or_errno();
+    }
+    let mut rest = buffer.as_mut_slice();
     for sge in sges {
-        let part = buffer.get_mut(len..).unwrap_or_default();
         let bytes = In::<u8>::at(sge.addr).slice(sge.length as usize)?;
-        let part = part.get_mut(..bytes.len()).ok_or_else(|| {
-            with_reason(Errno::ENOMEM, || {
-                format!(
-                    "inline data has at least {} bytes, and this device takes at most \
-                     {MAX_INLINE_BYTES}: post longer data without IBV_SEND_INLINE",
-                    len + bytes.len()
-                )
-            })
-        })?;
+        let (part, after) = rest.split_at_mut(bytes.len());
         part.copy_from_slice(bytes);
-        len += bytes.len();
+        rest = after;
     }
-    buffer.get(..len).ok_or(Errno::EINVAL)
+    Ok(&buffer[..bytes as usize])
 }
 
-fn operation(qp: &Qp, wr: &IbvSendWr) -> Result<(SendOp, Target), Errno> {
-    match qp.kind {
-        QpKind::Ud => datagram(qp, wr),
-        QpKind::XrcInitiator => Ok((connected(wr)?, Srqn::from_bits(wr.qp_type).into())),
-        _ => Ok((connected(wr)?, Target::Peer)),
-    }
-}
-
-/// The operation of a request on a connected QP.
-fn connected(wr: &IbvSendWr) -> Result<SendOp, Errno> {
+/// The operation of a request. The stack decides whether the QP supports it.
+fn operation(wr: &IbvSendWr) -> Result<SendOp, Errno> {
     let rdma = || {
         let Rdma { remote_addr, rkey } = wr.rdma();
         RemoteAddr {
@@ -197,7 +189,7 @@ fn connected(wr: &IbvSendWr) -> Result<SendOp, Errno> {
         // Opcodes of raw packets and of drivers.
         opcode => {
             return Err(with_reason(Errno::EOPNOTSUPP, || {
-                format!("opcode is {opcode}, which RC, UC and XRC QPs do not support")
+                format!("opcode is {opcode}, which no RC, UC, UD or XRC QP supports")
             }));
         }
     })
@@ -228,29 +220,23 @@ fn atomic(wr: &IbvSendWr) -> SendOp {
     }
 }
 
-fn datagram(qp: &Qp, wr: &IbvSendWr) -> Result<(SendOp, Target), Errno> {
-    let Datagram {
-        ah,
-        remote_qpn,
-        remote_qkey,
-    } = wr.datagram();
-    let qpn = Qpn::new(remote_qpn).ok_or_else(|| {
-        with_reason(Errno::EINVAL, || {
-            format!("remote_qpn is {remote_qpn:#x}, and must fit in 24 bits")
-        })
-    })?;
-    let to = qp.destination(ah, qpn, QKey(remote_qkey))?;
-    let op = match wr.opcode {
-        WR_SEND => SendOp::Send,
-        WR_SEND_WITH_IMM => SendOp::SendImm(u32::from_be(wr.imm_data)),
-        opcode => {
-            return Err(with_reason(Errno::EOPNOTSUPP, || {
-                format!(
-                    "opcode is {opcode}, and a UD QP supports only IBV_WR_SEND and \
-                     IBV_WR_SEND_WITH_IMM"
-                )
-            }));
+/// The target of a request. Only a SEND has the fields of a datagram's.
+fn target(qp: &Qp, wr: &IbvSendWr, op: &SendOp) -> Result<Target, Errno> {
+    match (qp.kind, op) {
+        (QpKind::XrcInitiator, _) => Ok(Srqn::from_bits(wr.qp_type).into()),
+        (QpKind::Ud, SendOp::Send | SendOp::SendImm(_)) => {
+            let Datagram {
+                ah,
+                remote_qpn,
+                remote_qkey,
+            } = wr.datagram();
+            let qpn = Qpn::new(remote_qpn).ok_or_else(|| {
+                with_reason(Errno::EINVAL, || {
+                    format!("remote_qpn is {remote_qpn:#x}, and must fit in 24 bits")
+                })
+            })?;
+            Ok(qp.destination(ah, qpn, QKey(remote_qkey))?.into())
         }
-    };
-    Ok((op, to.into()))
+        _ => Ok(Target::Peer),
+    }
 }

@@ -9,7 +9,7 @@ use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
 use roce_verbs::qp::{QKey, Srqn};
 use roce_verbs::work::{
-    Flush, FlushPlacement, FlushSelectivity, Payload, SendBatch, SendFlags, Target,
+    Flush, FlushPlacement, FlushSelectivity, Payload, PostError, SendBatch, SendFlags, Target,
 };
 use roce_verbs::{Qpn, RemoteAddr, SendOp, SendRequest, Sge};
 
@@ -225,11 +225,7 @@ extern "C" fn atomic_write(qp: Handle<IbvQp>, rkey: u32, addr: u64, data: In<[u8
 extern "C" fn set_ud_addr(qp: Handle<IbvQp>, ah: Handle<IbvAh>, qpn: u32, qkey: u32) {
     change_last("ibv_wr_set_ud_addr", qp, |request| {
         let qpn = Qpn::new(qpn).ok_or(Errno::EINVAL)?;
-        let to = qp.get()?.destination(ah, qpn, QKey(qkey))?;
-        if !matches!(request.op, SendOp::Send | SendOp::SendImm(_)) {
-            return Err(Errno::EINVAL);
-        }
-        request.target = to.into();
+        request.target = qp.get()?.destination(ah, qpn, QKey(qkey))?.into();
         Ok(())
     });
 }
@@ -248,7 +244,8 @@ fn set_inline(call: &'static str, qp: Handle<IbvQp>, parts: impl Iterator<Item =
         let mut data = Vec::new();
         for (addr, len) in parts {
             if len > max - data.len() {
-                return Err(Errno::EINVAL);
+                let bytes = data.len().saturating_add(len) as u64;
+                return Err(PostError::InlineTooLong { bytes, max }).or_errno();
             }
             data.extend_from_slice(addr.slice(len)?);
         }

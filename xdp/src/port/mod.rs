@@ -172,12 +172,13 @@ impl XdpPort {
 }
 
 impl Transmit for XdpPort {
-    fn reserve(
+    fn reserve_run(
         &mut self,
         to: &TxMeta,
         flow: Flow,
         _sequenced: Option<Sequenced>,
         len: usize,
+        _count: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.reserve_slot(to, flow, len)
     }

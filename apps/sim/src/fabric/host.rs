@@ -190,12 +190,13 @@ impl HostPort<'_> {
 const SRC_PORT: u16 = 0xc123;
 
 impl Transmit for HostPort<'_> {
-    fn reserve(
+    fn reserve_run(
         &mut self,
         to: &TxMeta,
         flow: Flow,
         sequenced: Option<Sequenced>,
         len: usize,
+        _count: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.release_reserved();
         if len > self.egress.spec.max_packet_bytes {

@@ -265,6 +265,11 @@ impl Requester {
         self.sq.len()
     }
 
+    /// See [`WorkQueue::inline_len`].
+    pub(crate) fn inline_len(&self, bytes: u64) -> Result<usize, PostError> {
+        self.sq.inline_len(bytes)
+    }
+
     /// Checks a request without posting it. Returns its length.
     // rule: 10.8.2-refused-nothing
     pub(crate) fn check(

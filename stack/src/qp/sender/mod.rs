@@ -89,6 +89,11 @@ impl Sender {
         self.queue.len()
     }
 
+    /// See [`WorkQueue::inline_len`].
+    pub(crate) fn inline_len(&self, bytes: u64) -> Result<usize, PostError> {
+        self.queue.inline_len(bytes)
+    }
+
     /// Checks a request without posting it. Returns its length.
     pub(crate) fn check(
         &self,

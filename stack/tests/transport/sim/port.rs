@@ -107,20 +107,6 @@ impl DerefMut for SimPort {
 }
 
 impl Transmit for SimPort {
-    fn reserve(
-        &mut self,
-        to: &TxMeta,
-        flow: Flow,
-        sequenced: Option<Sequenced>,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
-        let max = self.memory.capabilities().max_packet_bytes;
-        assert!(len <= max, "a packet of {len} bytes, the port takes {max}");
-        assert_eq!(to.version, self.ip.version());
-        self.run = None;
-        self.memory.reserve(to, flow, sequenced, len)
-    }
-
     fn reserve_run(
         &mut self,
         to: &TxMeta,
@@ -129,10 +115,17 @@ impl Transmit for SimPort {
         len: usize,
         count: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
+        let max = self.memory.capabilities().max_packet_bytes;
+        assert!(len <= max, "a packet of {len} bytes, the port takes {max}");
+        assert_eq!(to.version, self.ip.version());
+        self.run = None;
+        if count == 1 {
+            return self.memory.reserve(to, flow, sequenced, len);
+        }
         let room = self.memory.max_queued.saturating_sub(self.memory.out.len());
         let TxSlot {
             src_port, ip, kept, ..
-        } = self.reserve(to, flow, sequenced, len)?;
+        } = self.memory.reserve(to, flow, sequenced, len)?;
         self.run = Some(Run {
             to: *to,
             flow,

@@ -130,19 +130,21 @@ fn operations_of_rc_are_refused() {
     let mut hand = Hand::new(setup());
     let mem = hand.mem(64);
     let remote = mem.remote(0);
-    for op in [
-        SendOp::Read(remote),
-        SendOp::FetchAdd { remote, add: 1 },
-        SendOp::CompareSwap {
-            remote,
-            compare: 0,
-            swap: 1,
-        },
-        SendOp::SendInvalidate(1),
+    let swap = SendOp::CompareSwap {
+        remote,
+        compare: 0,
+        swap: 1,
+    };
+    for (op, opcode) in [
+        (SendOp::Read(remote), WcOpcode::RdmaRead),
+        (SendOp::FetchAdd { remote, add: 1 }, WcOpcode::FetchAdd),
+        (swap, WcOpcode::CompareSwap),
+        (SendOp::SendInvalidate(1), WcOpcode::Send),
     ] {
         let wr = SendRequest::new(1, op, mem.sge(0, 8)).with_flags(SendFlags::empty());
         let result = hand.node.nic.post_send(hand.now, hand.node.qpn, &wr);
-        assert_eq!(result, Err(PostError::WrongService { kind: QpKind::Uc }));
+        let kind = QpKind::Uc;
+        assert_eq!(result, Err(PostError::WrongService { kind, opcode }));
     }
     assert!(hand.out().is_empty());
 }

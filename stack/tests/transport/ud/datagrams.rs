@@ -173,11 +173,13 @@ fn what_cannot_be_sent_is_refused_when_posted() {
         mtu: 4096,
     };
     assert_eq!(send(&mut hand, to, 4097), Err(too_long));
-    let wrong = PostError::WrongService { kind: QpKind::Ud };
-    assert_eq!(post(&mut hand, SendOp::Send, Target::Peer, 8), Err(wrong));
+    let wrong = |kind, opcode| PostError::WrongService { kind, opcode };
+    let sent = Err(wrong(QpKind::Ud, WcOpcode::Send));
+    assert_eq!(post(&mut hand, SendOp::Send, Target::Peer, 8), sent);
     let write = SendOp::Write(mem.remote(0));
-    assert_eq!(post(&mut hand, write, Target::Peer, 8), Err(wrong));
-    assert_eq!(post(&mut hand, write, to.into(), 8), Err(wrong));
+    let written = Err(wrong(QpKind::Ud, WcOpcode::RdmaWrite));
+    assert_eq!(post(&mut hand, write, Target::Peer, 8), written);
+    assert_eq!(post(&mut hand, write, to.into(), 8), written);
 
     let other = hand.node.nic.alloc_pd();
     let ah = hand.node.nic.create_ah(other, *to.ah.path());
@@ -187,7 +189,7 @@ fn what_cannot_be_sent_is_refused_when_posted() {
 
     for kind in [QpKind::Rc, QpKind::Uc] {
         let mut hand = Hand::new(Setup { kind, ..setup() });
-        let refused = Err(PostError::WrongService { kind });
+        let refused = Err(wrong(kind, WcOpcode::Send));
         assert_eq!(send(&mut hand, to, 8), refused);
     }
 }

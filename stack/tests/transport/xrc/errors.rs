@@ -4,7 +4,7 @@ use super::{Ends, Srq, Target};
 use crate::sim::{A, B, Setup};
 use roce_stack::{
     Event, PostError, QpKind, QpState, QueueLimits, RecvRequest, SendOp, SendRequest, SrqInit,
-    Srqn, WcStatus,
+    Srqn, WcOpcode, WcStatus,
 };
 use roce_wire::{ExtHeaders, NakCode, Opcode, Syndrome};
 
@@ -180,6 +180,7 @@ fn each_kind_takes_its_postings() {
             QpKind::XrcTarget,
             PostError::WrongService {
                 kind: QpKind::XrcTarget,
+                opcode: WcOpcode::Send,
             },
         ),
     ] {
@@ -193,7 +194,10 @@ fn each_kind_takes_its_postings() {
     // RC can't send to an SRQ.
     let mut pair = crate::sim::Pair::new(Setup::default());
     let (nic, qpn) = (&mut pair.nodes[A].nic, pair.nodes[A].qpn);
-    let error = PostError::WrongService { kind: QpKind::Rc };
+    let error = PostError::WrongService {
+        kind: QpKind::Rc,
+        opcode: WcOpcode::Send,
+    };
     let posted = nic.post_send(pair.now, qpn, &send.to(number));
     assert_eq!(posted, Err(error));
 }

@@ -89,7 +89,7 @@ pub(in super::super) const REQUESTS: &[Mistake] = &[
         client: &[call(
             "ibv_post_send",
             "EOPNOTSUPP",
-            "opcode is 10, which RC, UC and XRC QPs do not support",
+            "opcode is 10, which no RC, UC, UD or XRC QP supports",
         )],
         server: &[],
     },
@@ -116,7 +116,7 @@ pub(in super::super) const REQUESTS: &[Mistake] = &[
         client: &[call(
             "ibv_post_send",
             "EINVAL",
-            "a UC QP does not support this request: UC has SEND and WRITE, UD has SEND to an address handle, and only RC and XRC initiators have the others",
+            "a UC QP does not support this RdmaRead: it has SEND and WRITE, with and without immediate data, to its own peer; and local invalidation and binding of windows",
         )],
         server: &[],
     },
@@ -125,7 +125,7 @@ pub(in super::super) const REQUESTS: &[Mistake] = &[
         client: &[call(
             "ibv_post_send",
             "EINVAL",
-            "a UC QP does not support this request: UC has SEND and WRITE, UD has SEND to an address handle, and only RC and XRC initiators have the others",
+            "a UC QP does not support this CompareSwap: it has SEND and WRITE, with and without immediate data, to its own peer; and local invalidation and binding of windows",
         )],
         server: &[],
     },
@@ -134,7 +134,7 @@ pub(in super::super) const REQUESTS: &[Mistake] = &[
         client: &[call(
             "ibv_post_send",
             "EOPNOTSUPP",
-            "opcode is 0, and a UD QP supports only IBV_WR_SEND and IBV_WR_SEND_WITH_IMM",
+            "a UD QP does not support this RdmaWrite: it has SEND, with and without immediate data, to an address handle",
         )],
         server: &[],
     },
