@@ -114,7 +114,9 @@ pub(crate) fn write_packet(
         from_qp: packet.from_qp,
         to_qp: repr.bth.dest_qpn,
     };
-    let slot = match port.reserve(path, flow, packet.sequenced, repr.buffer_len(payload_len)) {
+    let len = repr.buffer_len(payload_len);
+    // `reserve` would take a second call through the trait object.
+    let slot = match port.reserve_run(path, flow, packet.sequenced, len, 1) {
         Ok(slot) => slot,
         Err(refused) => {
             cold_path();
