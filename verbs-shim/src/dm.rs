@@ -153,6 +153,6 @@ pub(crate) extern "C" fn reg_dm_mr(
         let region = memory.register(&domain.pd, size(offset)?, length, access);
         let region = ProgramRegion::of_registration(region.or_errno()?);
         let place = (std::ptr::null_mut(), length);
-        mr::expose(pd, place, region, vec![users.add()])
+        mr::expose(pd, place, region, Some(users.add()))
     })
 }

@@ -35,6 +35,6 @@ pub(crate) extern "C" fn reg_dmabuf_mr(
         let region = ProgramRegion::of_descriptor(domain, fd, (offset, length), iova, access);
         // As in rdma-core, `ibv_mr.addr` is the offset: the memory has no address in the program.
         let place = (offset as *mut c_void, length);
-        mr::expose(pd, place, region.or_errno()?, Vec::new())
+        mr::expose(pd, place, region.or_errno()?, None)
     })
 }

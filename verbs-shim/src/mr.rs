@@ -4,7 +4,7 @@ use crate::convert::access;
 use crate::limits::MAX_MRS;
 use crate::pd::Pd;
 use crate::prelude::*;
-use crate::region::Region;
+use crate::region::{Region, Uses};
 use crate::state::State;
 use roce_verbs::Access;
 use roce_verbs::memory::{Memory, ProgramMemory, ProgramRegion, ProgramRegionChange, Registration};
@@ -47,24 +47,25 @@ fn register(
     // SAFETY: the program was told to keep the memory mapped as long as the region is registered, and
     // no Rust reference to it exists.
     let region = unsafe { ProgramRegion::register(domain, memory, on_demand, iova, access) };
-    expose(pd, (addr, length), region.or_errno()?, Vec::new())
+    expose(pd, (addr, length), region.or_errno()?, None)
 }
 
-/// Creates the C object of a registration. `uses` are those of its memory.
+/// Creates the C object of a registration, of device memory that it uses or of other memory.
 pub(crate) fn expose(
     pd: Handle<IbvPd>,
     place: (*mut c_void, usize),
     memory: Arc<ProgramRegion>,
-    mut uses: Vec<Use>,
+    device_memory: Option<Use>,
 ) -> Result<*mut IbvMr, Errno> {
     let domain = pd.get()?;
-    let keys = memory
-        .with(|known| (known.lkey(), known.rkey()))
-        .or_errno()?;
-    uses.push(domain.state.counts.mrs.try_add(MAX_MRS)?);
-    let in_domain = domain.users.add();
+    let keys = memory.keys();
+    let uses = Uses {
+        pd: domain.users.add(),
+        device_memory,
+        _count: domain.state.counts.mrs.try_add(MAX_MRS)?,
+    };
     let regions = &domain.state.objects.regions;
-    let region = regions.insert(|handle| Region::new(memory, handle, in_domain, uses));
+    let region = regions.insert(|handle| Region::new(memory, handle, uses));
     Ok(new_pointer(pd, domain, place, keys, region))
 }
 
@@ -97,7 +98,7 @@ pub(crate) extern "C" fn alloc_null_mr(pd: Handle<IbvPd>) -> *mut IbvMr {
         let domain = &pd.get()?.pd;
         let region = domain.register_memory(Memory::null(), None, Access::LOCAL_WRITE);
         let region = ProgramRegion::of_registration(region.or_errno()?);
-        expose(pd, (std::ptr::null_mut(), usize::MAX), region, Vec::new())
+        expose(pd, (std::ptr::null_mut(), usize::MAX), region, None)
     })
 }
 
@@ -165,12 +166,14 @@ pub(crate) extern "C" fn rereg_mr(
             on_demand: (moves && changes(REREG_MR_CHANGE_ACCESS))
                 .then_some(flags & ACCESS_ON_DEMAND != 0),
         };
-        mr.region.memory.change(&change).or_errno()?;
+        // SAFETY: as for a registration.
+        unsafe { mr.region.memory.change(&change) }.or_errno()?;
         if let Some(domain) = domain {
             mr.region.set_domain(domain.users.add());
             mr.c.set(|c| c.pd = pd);
         }
         if moves {
+            mr.region.leave_device_memory();
             mr.c.set(|c| (c.addr, c.length) = (addr, length));
         }
         Ok(0)
@@ -192,8 +195,8 @@ pub(crate) extern "C" fn import_mr(pd: Handle<IbvPd>, handle: u32) -> *mut IbvMr
         let domain = pd.get()?;
         let found = domain.state.objects.regions.find(handle);
         let region = found.ok_or(Errno::ENOENT)?;
-        let known = |known: &Registration| (known.len(), (known.lkey(), known.rkey()));
-        let (len, keys) = region.memory.with(known).or_errno()?;
+        let len = region.memory.with(Registration::len).or_errno()?;
+        let keys = region.memory.keys();
         let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
         let place = (std::ptr::null_mut(), len);
         Ok(new_pointer(pd, domain, place, keys, region))

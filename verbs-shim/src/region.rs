@@ -11,18 +11,17 @@ pub(crate) struct Region {
     uses: Mutex<Option<Uses>>,
 }
 
-struct Uses {
-    pd: Use,
-    /// The region counts, and its device memory is in use.
-    _others: Vec<Use>,
+/// What a region uses.
+pub(crate) struct Uses {
+    pub(crate) pd: Use,
+    /// Of a region of device memory.
+    pub(crate) device_memory: Option<Use>,
+    /// Its part of the most regions that the device has.
+    pub(crate) _count: Use,
 }
 
 impl Region {
-    pub(crate) fn new(memory: Arc<ProgramRegion>, handle: u32, pd: Use, others: Vec<Use>) -> Self {
-        let uses = Uses {
-            pd,
-            _others: others,
-        };
+    pub(crate) fn new(memory: Arc<ProgramRegion>, handle: u32, uses: Uses) -> Self {
         Self {
             memory,
             handle,
@@ -42,6 +41,13 @@ impl Region {
         self.memory.deregister().or_errno()?;
         self.uses.lock().take();
         Ok(())
+    }
+
+    /// The region lies in other memory from now on.
+    pub(crate) fn leave_device_memory(&self) {
+        if let Some(uses) = &mut *self.uses.lock() {
+            uses.device_memory = None;
+        }
     }
 
     /// The region belongs to another domain from now on.

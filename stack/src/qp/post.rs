@@ -24,9 +24,9 @@ impl Qp {
         memory: &MemoryTable,
         request: &SendRequest<'_>,
     ) -> Result<u32, PostError> {
+        self.check_service(request)?;
         let mut buffer = None;
         let source = self.source(memory, request, &mut buffer)?;
-        self.check_service(request)?;
         self.service.post_send(&self.core, request, source)
     }
 
@@ -40,9 +40,9 @@ impl Qp {
             self.queue_send(&cx.nic.memory, request)?;
             return Ok(());
         }
+        self.check_service(request)?;
         let mut buffer = None;
         let source = self.source(&cx.nic.memory, request, &mut buffer)?;
-        self.check_service(request)?;
         match self.core.state {
             QpState::Err | QpState::Sqe => {
                 self.service.check_send(&self.core, request, source)?;

@@ -19,6 +19,8 @@ use std::{fmt, io};
 /// If `ROCE_TIE_MEMORY=1` is set, it loses its memory when the program unmaps it.
 #[derive(Debug)]
 pub struct ProgramRegion {
+    /// The L_Key and the R_Key.
+    keys: (u32, u32),
     /// `None` once it is closed or deregistered.
     parts: Mutex<Option<Parts>>,
 }
@@ -219,7 +221,7 @@ impl ProgramRegion {
     ///
     /// # Safety
     /// As long as the region is registered, no Rust reference to the memory exists, and it stays mapped,
-    /// unless it is on demand. The same holds for what [`ProgramRegion::change`] makes it.
+    /// unless it is on demand.
     #[expect(unsafe_code)]
     pub unsafe fn register(
         pd: &ProtectionDomain,
@@ -280,12 +282,18 @@ impl ProgramRegion {
 
     fn new(registration: Registration, backing: Backing) -> Arc<Self> {
         Arc::new(Self {
+            keys: (registration.lkey(), registration.rkey()),
             parts: Mutex::new(Some(Parts {
                 registration,
                 backing,
                 tie: None,
             })),
         })
+    }
+
+    /// The L_Key and the R_Key, which no change of the region changes.
+    pub fn keys(&self) -> (u32, u32) {
+        self.keys
     }
 
     /// Calls `work` with the registration. Never waits for another thread, so it may be called with the
@@ -303,7 +311,11 @@ impl ProgramRegion {
     ///
     /// # Errors
     /// Those of the registration. The region is then unchanged.
-    pub fn change(
+    ///
+    /// # Safety
+    /// What [`ProgramRegion::register`] demands holds for the new memory, if there is one.
+    #[expect(unsafe_code)]
+    pub unsafe fn change(
         self: &Arc<Self>,
         change: &ProgramRegionChange<'_>,
     ) -> Result<(), ProgramRegionError> {
