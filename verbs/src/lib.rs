@@ -176,7 +176,6 @@ mod environment;
 mod error;
 mod events;
 mod gid;
-mod interfaces;
 pub mod memory;
 pub mod observation;
 mod pd;
@@ -185,7 +184,6 @@ pub mod qp;
 pub mod rdma_cm;
 mod runtime;
 pub mod settings;
-mod signals;
 #[cfg(feature = "observe")]
 mod watch;
 #[cfg(feature = "observe")]
