@@ -164,8 +164,6 @@
 #[macro_use]
 mod macros;
 
-#[cfg(feature = "observe")]
-mod capture;
 pub mod cm;
 pub mod completion;
 mod context;
