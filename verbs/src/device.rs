@@ -5,13 +5,12 @@ pub use crate::context::Context;
 pub use crate::error::{OpenError, StartError};
 pub use crate::events::{AsyncEvents, Unacknowledged};
 pub use crate::gid::{Gid, GidEntry, GidKind, ParseGidError};
-pub use crate::interfaces::{Interface, interfaces};
 pub use crate::runtime::{Driving, EventQueue};
 pub use roce_stack::{Event, QpnRange, RoceVersion, TxMeta};
+pub use roce_trust::Interface;
 
 use crate::environment;
 use crate::gid::GidTable;
-use crate::interfaces::try_interfaces;
 use roce_stack::largest_path_mtu;
 use roce_wire::PathMtu;
 use std::io;
@@ -27,6 +26,15 @@ pub struct Device {
 }
 
 const VARIABLE: &str = "ROCE_DEVICES";
+
+/// All interfaces.
+///
+/// # Errors
+/// If the system can't list the interfaces, for instance because the process has no descriptor
+/// left.
+pub fn interfaces() -> Result<Vec<Interface>, OpenError> {
+    roce_trust::interfaces().map_err(OpenError::system("listing the network interfaces"))
+}
 
 /// The devices of this process, in the order of [`all_devices`]: those that `ROCE_DEVICES` names,
 /// separated by commas, or all devices if it is not set.
@@ -231,7 +239,7 @@ impl Device {
 
     /// The current state of the interface; `None` if the interface is gone.
     fn current_interface(&self) -> io::Result<Option<Interface>> {
-        let mut all = try_interfaces()?.into_iter();
+        let mut all = roce_trust::interfaces()?.into_iter();
         Ok(all.find(|found| found.index == self.interface.index))
     }
 

@@ -164,8 +164,6 @@
 #[macro_use]
 mod macros;
 
-#[cfg(feature = "observe")]
-mod capture;
 pub mod cm;
 pub mod completion;
 mod context;
@@ -176,7 +174,6 @@ mod environment;
 mod error;
 mod events;
 mod gid;
-mod interfaces;
 pub mod memory;
 pub mod observation;
 mod pd;
@@ -185,7 +182,6 @@ pub mod qp;
 pub mod rdma_cm;
 mod runtime;
 pub mod settings;
-mod signals;
 #[cfg(feature = "observe")]
 mod watch;
 #[cfg(feature = "observe")]

@@ -9,6 +9,6 @@ pub use {
         DeviceSnapshot, Processes, QpSnapshot, ShownWaits, Snapshot, WaitSnapshot, show_waits,
         watch_processes,
     },
-    roce_capture::{Capture, CreateError},
+    roce_observe::capture::{Capture, CreateError},
     roce_observe::tally::{Tally, Totals, totals_of_this_program},
 };

@@ -12,22 +12,34 @@
 //! assert!(InWords(&cause).to_string().contains("an SRQ that is not in the XRC domain"));
 //! ```
 //!
-//! [`tally`] counts what a program and its children do.
+//! [`capture`] writes what a device sends and receives. [`tally`] counts what a program and its children do.
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
+pub mod capture;
 mod causes;
 mod events;
 mod mismatches;
+mod settings;
 pub mod tally;
 
 pub use mismatches::advice_on;
+pub use settings::CHECKS;
 
 use core::fmt::{Display, Formatter, Result};
 
 /// Displays something observed in words.
 #[derive(Clone, Copy, Debug)]
 pub struct InWords<'a, T>(pub &'a T);
+
+/// The two names of a device.
+#[derive(Clone, Debug)]
+pub struct DeviceNames {
+    /// The device's own.
+    pub device: String,
+    /// The name of its network interface.
+    pub interface: String,
+}
 
 /// A number of bytes.
 struct Bytes(u64);

@@ -64,6 +64,9 @@ impl fmt::Debug for Malformed {
 
 impl std::error::Error for Malformed {}
 
+/// Checks the value of a variable.
+pub type Check = fn() -> Result<(), Malformed>;
+
 /// What the first call of the process makes of a variable, if it is set, for the calls after it.
 pub type Once<T> = OnceLock<Result<Option<T>, Malformed>>;
 

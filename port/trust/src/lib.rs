@@ -5,16 +5,18 @@
 //! - [`environment`]: the variables of this project, which a program with more rights than its
 //!   caller ignores.
 //! - [`files`]: files that are written without following another user's links.
+//! - [`interfaces`]: the network interfaces.
 //! - [`netlink`]: what the kernel says of links, addresses, routes and sockets.
 //! - [`Next`]: the functions that a preloaded library replaces.
 //! - [`output`]: what a command prints, so that text of others cannot control the terminal.
-//! - [`signals`]: the handlers that the program has installed.
+//! - [`signals`]: the handlers that the program has installed, and threads that take no signals.
 //!
 //! Everything that asks one of these questions asks it here, so that one answer holds everywhere.
 #![warn(missing_docs)]
 
 pub mod environment;
 pub mod files;
+mod interfaces;
 pub mod netlink;
 mod next;
 pub mod output;
@@ -22,6 +24,7 @@ pub mod signals;
 mod unix_sockets;
 mod users;
 
+pub use interfaces::{Interface, interfaces};
 pub use next::Next;
 pub use unix_sockets::{NamedSocket, UnixSockets};
 pub use users::{OwnUser, Peer, map_ids, peer};

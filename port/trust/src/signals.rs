@@ -1,11 +1,14 @@
-//! The handlers of signals that the program of this process has installed.
+//! The handlers of signals that the program of this process has installed, and threads that take none of
+//! the program's signals.
 //!
 //! The kernel restarts a call that a signal interrupts if the signal's handler was installed with
 //! `SA_RESTART`, and lets it fail with `EINTR` otherwise. A library whose call is made of several calls of
 //! the kernel has to do the same, but nothing says which handler ran.
 
 use libc::c_int;
+use std::io;
 use std::mem::MaybeUninit;
+use std::thread::{Builder, JoinHandle};
 
 /// Signals of faults, which interrupt no call. Runtimes and libraries have handlers for them.
 const FAULTS: [c_int; 7] = [
@@ -67,6 +70,32 @@ impl Handlers {
 /// no call that has a time limit (`SO_RCVTIMEO`, `SO_SNDTIMEO`), so the caller does not ask for those.
 pub fn restarts_calls() -> bool {
     !Handlers::of_this_thread().interrupt
+}
+
+/// Starts a thread that blocks all signals, except those of faults. A fault is the thread's own: if
+/// it blocks the signal, the kernel ends the process without calling a handler.
+///
+/// # Errors
+/// If the system has no thread left.
+pub fn spawn(thread: Builder, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let own = [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE];
+    let (mut blocked, mut before) = (
+        MaybeUninit::<libc::sigset_t>::zeroed(),
+        MaybeUninit::<libc::sigset_t>::zeroed(),
+    );
+    // Threads inherit the signal mask.
+    // SAFETY: both sets are there, and only this thread's mask changes.
+    unsafe {
+        libc::sigfillset(blocked.as_mut_ptr());
+        for fault in own {
+            libc::sigdelset(blocked.as_mut_ptr(), fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, blocked.as_ptr(), before.as_mut_ptr());
+    }
+    let started = thread.spawn(run);
+    // SAFETY: the set is the one from before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    started
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ const CRATES: &[Tested] = &[
     Tested {
         folder: "instruments/observe",
         near: &["-p roce-observe --lib", "-p roce-stack --test transport"],
-        wide: &[],
+        wide: &["-p roce-verbs --test capture --test watch --test watching --test why"],
     },
     Tested {
         folder: "instruments/faults",

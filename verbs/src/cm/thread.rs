@@ -3,7 +3,7 @@
 use super::core::Core;
 use super::inbox::Next;
 use super::peer_monitor::PeerMonitor;
-use crate::signals;
+use roce_trust::signals;
 use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};

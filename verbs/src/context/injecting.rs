@@ -5,12 +5,12 @@ use crate::datapath::Layers;
 use crate::error::OpenError;
 use crate::runtime::{DeviceState, Engine, Injector, RequestFate, RequestJudge};
 use crate::settings::OpenOptions;
-use crate::signals;
 use roce_faults::{
     ConnectionJudge, DeviceFaults, FaultLayer, Faults, Judge, Link, LinkGate, RequestFault,
     TimedAction, TimedFaults,
 };
 use roce_stack::{Event, Nic};
+use roce_trust::signals;
 use roce_wire::Qpn;
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -10,6 +10,7 @@ use crate::why::{
     Cause, Explanation, FailedConnection, Failure, GatheredEvidence, KernelSince, KernelView,
     KernelWatch, LossSigns, Places, UnfitPackets, WhyLog, is_of_lost_packets,
 };
+use roce_observe::DeviceNames;
 use roce_observe::tally::{self, DeviceCount};
 use roce_port::Port;
 use roce_stack::{Counters, Mismatch, Nic};
@@ -35,10 +36,11 @@ impl Observing {
         mut engine: Engine,
     ) -> (Self, Layers, Engine) {
         let kernel = KernelSince::default();
-        let (tap, log) = options.tap_and_log(device);
+        let names = names(device);
+        let (tap, log) = options.tap_and_log(&names);
         layers.tap = tap;
         engine.observer = Some(Box::new(Explainer {
-            device: device.clone(),
+            names,
             log,
             kernel: Arc::clone(&kernel),
         }));
@@ -58,16 +60,23 @@ impl Observing {
     }
 }
 
+fn names(device: &Device) -> DeviceNames {
+    DeviceNames {
+        device: device.name(),
+        interface: device.interface().name.clone(),
+    }
+}
+
 /// Writes why QPs fail.
 struct Explainer {
-    device: Device,
+    names: DeviceNames,
     log: Option<WhyLog>,
     kernel: KernelSince,
 }
 
 impl Observer for Explainer {
     fn on_start(&self) {
-        if let Some(watch) = KernelWatch::begin(&self.device.interface().name) {
+        if let Some(watch) = KernelWatch::begin(&self.names.interface) {
             let _ = self.kernel.set(watch);
         }
     }
@@ -81,7 +90,13 @@ impl Observer for Explainer {
             if log.admits(&failure) {
                 let kernel = self.kernel.get().filter(|_| is_of_lost_packets(&failure));
                 let view = kernel.and_then(|kernel| view.get_or_init(|| kernel.look()).as_ref());
-                log.write(explain(&self.device, seen.nic, seen.port, failure, view));
+                log.write(explain(
+                    &self.names.device,
+                    seen.nic,
+                    seen.port,
+                    failure,
+                    view,
+                ));
             }
         }
         for mismatch in unfit {
@@ -91,7 +106,7 @@ impl Observer for Explainer {
             if !is_explained && log.has_room(seen.now) {
                 let status = seen.nic.qp_status(seen.now, mismatch.qpn);
                 let kind = status.map(|status| status.kind);
-                log.write_unfit(&UnfitPackets::new(&self.device.name(), kind, &mismatch));
+                log.write_unfit(&UnfitPackets::new(&self.names.device, kind, &mismatch));
             }
         }
     }
@@ -101,7 +116,7 @@ impl Observer for Explainer {
 /// ([`is_of_lost_packets`]).
 #[cold]
 fn explain(
-    device: &Device,
+    device: &str,
     nic: &Nic,
     port: &dyn Port,
     failure: Failure,
@@ -112,7 +127,7 @@ fn explain(
         port_counters: &port.each_counter(),
         kernel,
     };
-    Explanation::new(&device.name(), failure, &places)
+    Explanation::new(device, failure, &places)
 }
 
 impl Tally for DeviceCount {
@@ -139,7 +154,7 @@ impl Context {
         let engine = self.inner.shared.lock();
         engine.nic.failure(qpn)?;
         Some(explain(
-            self.device(),
+            &self.device().name(),
             &engine.nic,
             &*engine.port,
             failure,

@@ -1,10 +1,10 @@
 //! The port of a datapath, and the layers around it.
 
 use super::{Datapath, DatapathKind, NotTaken};
-#[cfg(feature = "observe")]
-use crate::capture::Tap;
 #[cfg(feature = "faults")]
 use roce_faults::{FaultLayer, LinkGate};
+#[cfg(feature = "observe")]
+use roce_observe::capture::Tap;
 #[cfg(not(feature = "observe"))]
 use roce_port::NoLayer as Tap;
 use roce_port::{Layered, Port};

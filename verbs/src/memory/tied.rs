@@ -10,10 +10,11 @@
 //! files can't be tied, and is refused.
 
 use super::page_size;
-use crate::{environment, signals};
+use crate::environment;
 use nix::errno::Errno;
 use nix::libc;
 use parking_lot::Mutex;
+use roce_trust::signals;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};

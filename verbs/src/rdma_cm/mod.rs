@@ -17,6 +17,7 @@ mod connect;
 mod device;
 mod error;
 mod event;
+#[cfg(feature = "observe")]
 mod failure;
 mod id;
 mod multicast;

@@ -1,8 +1,8 @@
 //! Threads that make memory durable, so that the threads that drive the NIC need not wait.
 
-use crate::signals;
 use parking_lot::{Condvar, Mutex};
 use roce_stack::{Persist, Persisted};
+use roce_trust::signals;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::thread::Builder;

@@ -8,15 +8,23 @@ use crate::environment::{
     is_any_set, is_ignored, malformed, unknown_variables, value, variable, write_to_stderr,
 };
 use crate::error::OpenError;
+#[cfg(feature = "observe")]
+use roce_observe::CHECKS;
+#[cfg(not(feature = "observe"))]
+use roce_trust::environment::Check;
 use std::sync::Once;
+
+/// No variable is about what the program is built without.
+#[cfg(not(feature = "observe"))]
+const CHECKS: [(&str, Check); 0] = [];
 
 /// Checks every environment variable that the library reads. Creates no file and opens no device.
 /// Returns an error for each wrong variable, but only for the first of those that set the datapath.
 ///
 /// `overridden` names variables that are not checked, because an option overrides them.
 pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
-    type Check = fn() -> Result<(), OpenError>;
-    let checks: &[(&str, Check)] = &[
+    type OwnCheck = fn() -> Result<(), OpenError>;
+    let checks: &[(&str, OwnCheck)] = &[
         ("ROCE_DEVICES", check_devices),
         // The variables that set the datapath. No option overrides them, so they need no name here.
         ("", || environment_datapath().map(drop)),
@@ -27,8 +35,6 @@ pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
         ("ROCE_CC", || environment_congestion().map(drop)),
         ("ROCE_QOS", || environment_priorities().map(drop)),
         #[cfg(feature = "observe")]
-        ("ROCE_PCAP", crate::capture::check_capture_setting),
-        #[cfg(feature = "observe")]
         ("ROCE_METRICS", || super::environment_metrics().map(drop)),
         #[cfg(feature = "observe")]
         ("ROCE_WHY", crate::why::check_why_setting),
@@ -37,10 +43,11 @@ pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
         ("ROCE_VENDOR_PART_ID", check_vendor_part_id),
         ("ROCE_TIE_MEMORY", check_tie_memory),
     ];
-    checks
-        .iter()
-        .filter(|(name, _)| !overridden.contains(name))
-        .filter_map(|(_, check)| check().err())
+    let is_checked = |name: &str| !overridden.contains(&name);
+    let own = checks.iter().filter(|(name, _)| is_checked(name));
+    let observed = CHECKS.iter().filter(|(name, _)| is_checked(name));
+    own.filter_map(|(_, check)| check().err())
+        .chain(observed.filter_map(|(_, check)| check().err().map(OpenError::from)))
         .collect()
 }
 

@@ -7,8 +7,6 @@ mod priorities;
 
 pub use crate::datapath::environment::environment_datapath;
 pub use crate::environment::{ReadBy, UnknownVariable, VARIABLES, Variable, unknown_variables};
-#[cfg(feature = "observe")]
-pub use crate::{capture::environment_capture, watch::environment_metrics};
 pub use check::{check_environment, report_environment, warn_of_unknown_variables};
 pub use congestion::environment_congestion;
 pub use options::OpenOptions;
@@ -17,3 +15,5 @@ pub use roce_stack::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, DurationText, NotificationPoint,
 };
+#[cfg(feature = "observe")]
+pub use {crate::watch::environment_metrics, roce_observe::capture::environment_capture};

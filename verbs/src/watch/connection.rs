@@ -3,9 +3,9 @@
 
 use super::http;
 use super::response_cache::{Response, ResponseCache};
-use crate::interfaces::try_interfaces;
 use nix::poll::PollFlags;
 use nix::sys::socket::{MsgFlags, recv, send};
+use roce_trust::interfaces;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -156,7 +156,7 @@ fn is_within_host(peer: IpAddr, local: IpAddr, own: impl FnOnce() -> Option<Vec<
 
 /// The addresses of this host's interfaces; `None` if the system can't list them.
 fn own_addresses() -> Option<Vec<IpAddr>> {
-    let interfaces = try_interfaces().ok()?;
+    let interfaces = interfaces().ok()?;
     Some(
         interfaces
             .into_iter()

@@ -2,11 +2,11 @@
 
 use super::file::{absolute, check_file, open};
 use super::{Explanation, UnfitPackets, WHY_VARIABLE, packets};
-use crate::capture::RecentPackets;
 use crate::environment::{self, malformed, write_to_stderr};
 use crate::error::OpenError;
 use core::fmt;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use roce_observe::capture::RecentPackets;
 use roce_stack::{Cause, Duration, Failure, Instant};
 use serde::Serialize;
 use std::io::{self, Write as _};

@@ -2,9 +2,9 @@
 
 use super::Explanation;
 use super::file::{absolute, check_file, open};
-use crate::capture::{MOST_PACKETS, RecentPackets};
 use crate::environment::write_to_stderr;
 use crate::error::OpenError;
+use roce_observe::capture::{MOST_PACKETS, RecentPackets};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;

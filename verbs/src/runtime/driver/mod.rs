@@ -18,7 +18,7 @@ use super::Monitor;
 use super::device_state::WakeUpCounts;
 use super::wait::{PacketFds, poll_packets};
 use crate::runtime::DeviceState;
-use crate::signals;
+use roce_trust::signals;
 use standby::Standby;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};

@@ -1,12 +1,11 @@
 //! Options for what watches a device.
 
 use super::OpenOptions;
-use crate::capture::{RecentPackets, Tap, environment_capture};
-use crate::device::Device;
 use crate::error::OpenError;
 use crate::watch::environment_metrics;
 use crate::why::{WhyLog, WhyOutput, environment_why, environment_why_packets};
-use roce_capture::Capture;
+use roce_observe::DeviceNames;
+use roce_observe::capture::{Capture, RecentPackets, Tap, environment_capture};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -61,7 +60,7 @@ impl OpenOptions {
 
     /// The tap and the log of a new context, if the options need them. The log writes packets that
     /// the tap keeps.
-    pub(crate) fn tap_and_log(&self, device: &Device) -> (Option<Tap>, Option<WhyLog>) {
+    pub(crate) fn tap_and_log(&self, device: &DeviceNames) -> (Option<Tap>, Option<WhyLog>) {
         let packets = self.observing.why_packets.as_ref();
         let packets = packets.map(|file| (file.clone(), RecentPackets::new(device)));
         let recent = packets.as_ref().map(|(_, recent)| recent.clone());

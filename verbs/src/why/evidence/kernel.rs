@@ -1,7 +1,7 @@
 //! Evidence from the kernel's counters: packets that it dropped, and refusals that it received.
 
 use super::{Finding, Meaning};
-use crate::interfaces::{Interface, interfaces};
+use roce_trust::{Interface, interfaces};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

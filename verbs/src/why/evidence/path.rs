@@ -4,9 +4,9 @@
 use super::kernel::{KernelView, TOO_BIG};
 use super::port::{FORBIDDEN, NO_ROUTE, NO_SUCH_HOST};
 use super::{Finding, Meaning};
-use crate::interfaces::Interface;
 use nix::sys::socket::{getsockopt, sockopt};
 use roce_stack::{Failure, QpStatus, RoceVersion};
+use roce_trust::Interface;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;

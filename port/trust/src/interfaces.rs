@@ -1,6 +1,6 @@
 //! The host's network interfaces, with the attributes that a RoCE device needs.
 
-use crate::error::OpenError;
+use crate::netlink::links;
 use std::io;
 use std::net::IpAddr;
 
@@ -23,23 +23,13 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
 }
 
-/// All interfaces.
-///
-/// # Errors
-/// If the system can't list the interfaces, for instance because the process has no descriptor
-/// left.
-pub fn interfaces() -> Result<Vec<Interface>, OpenError> {
-    try_interfaces().map_err(OpenError::system("listing the network interfaces"))
-}
-
-/// Like [`interfaces`], with the system's error.
+/// All interfaces of the calling thread's network namespace.
 ///
 /// # Errors
 /// If the system can't list the interfaces, for instance because the process has no descriptor
 /// left. The caller must not treat the error as an interface without addresses.
-pub(crate) fn try_interfaces() -> io::Result<Vec<Interface>> {
-    let links = roce_trust::netlink::links()?.into_iter();
-    let interfaces = links.map(|link| Interface {
+pub fn interfaces() -> io::Result<Vec<Interface>> {
+    let interfaces = links()?.into_iter().map(|link| Interface {
         up: link.has(libc::IFF_UP),
         running: link.has(libc::IFF_UP) && link.has(libc::IFF_RUNNING),
         index: link.index,

@@ -1,4 +1,4 @@
-//! Writes what a context's port sends and receives to a capture file.
+//! Writes what a device's port sends and receives to a capture file.
 //!
 //! The [`Tap`] is a layer around the port. It writes a packet that is sent when the NIC commits it,
 //! and a packet that is received after the NIC has handled it, with the outcome.
@@ -19,5 +19,6 @@ mod tests;
 
 pub(crate) use environment::check_capture_setting;
 pub use environment::environment_capture;
-pub(crate) use recent::{MOST_PACKETS, RecentPackets};
-pub(crate) use tap::Tap;
+pub use recent::{MOST_PACKETS, PacketsOfQp, RecentPackets};
+pub use roce_capture::{Capture, CreateError};
+pub use tap::Tap;

@@ -1,7 +1,7 @@
 use super::comments::Comments;
 use super::frame::Frame;
 use super::tap::{Tap, Tapped};
-use crate::device::Device;
+use crate::DeviceNames;
 use roce_capture::Capture;
 use roce_port::memory::{MemoryIp, SRC_PORT};
 use roce_port::{Effects, Layered, Loss, MemoryPort, Port, RxSink};
@@ -9,6 +9,7 @@ use roce_stack::{
     Counters, Flow, Instant, IpCovered, Nic, NicConfig, ReserveError, RoceVersion, RxMeta,
     Transmit, TxMeta,
 };
+use roce_wire::cm::gid_of;
 use roce_wire::icrc::{self, IpHeader};
 use roce_wire::{Bth, ExtHeaders, IcrcVerdict, NetworkHeader, Opcode, PacketRepr, Psn, Qpn};
 use std::net::IpAddr;
@@ -145,7 +146,7 @@ fn ipv6_packets_have_a_valid_udp_checksum() {
 #[test]
 fn roce_v1_packets_keep_their_grh_and_have_no_ethernet_addresses() {
     for (src, dst) in [(v4(1), v4(2)), (v6(1), v6(2))] {
-        let [sgid, dgid] = [src, dst].map(|address| crate::gid::Gid::from(address).0);
+        let [sgid, dgid] = [src, dst].map(|address| gid_of(address).octets());
         let mut packet = transport(src, dst, 0, 0);
         icrc::seal(&IpHeader::Grh { sgid, dgid }, 0, 0, &mut packet);
         let to = TxMeta {
@@ -190,7 +191,10 @@ fn packets_of_any_length_are_captured() {
 /// A capture of the loopback device, in a file in `dir`.
 fn tap(dir: &std::path::Path) -> (Tap, Capture) {
     let capture = Capture::create(dir.join("a.pcapng")).expect("made");
-    let device = Device::with_address([127, 0, 0, 1].into()).expect("the loopback");
+    let device = DeviceNames {
+        device: "roce_lo".to_owned(),
+        interface: "lo".to_owned(),
+    };
     (Tap::new(Some(&capture), None, &device), capture)
 }
 

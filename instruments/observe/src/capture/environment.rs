@@ -1,9 +1,8 @@
 //! The capture that the environment enables.
 
-use crate::environment::{self, malformed, write_to_stderr};
-use crate::error::OpenError;
 use roce_capture::Capture;
-use roce_trust::environment::{Once, variable_once};
+use roce_trust::environment::{Malformed, Once, variable, variable_once};
+use roce_trust::output::write_to_stderr;
 
 const VARIABLE: &str = "ROCE_PCAP";
 
@@ -13,14 +12,13 @@ const VARIABLE: &str = "ROCE_PCAP";
 ///
 /// # Errors
 /// If the file can't be created.
-pub fn environment_capture() -> Result<Option<Capture>, OpenError> {
+pub fn environment_capture() -> Result<Option<Capture>, Malformed> {
     static CAPTURE: Once<Capture> = Once::new();
-    let capture = variable_once(&CAPTURE, VARIABLE, |name| {
+    variable_once(&CAPTURE, VARIABLE, |name| {
         let capture = Capture::from_setting(name).map_err(|error| error.to_string())?;
         announce(&capture);
         Ok(capture)
-    });
-    Ok(capture?)
+    })
 }
 
 fn announce(capture: &Capture) {
@@ -32,9 +30,9 @@ fn announce(capture: &Capture) {
 ///
 /// # Errors
 /// If the value is malformed or the folder does not exist.
-pub(crate) fn check_capture_setting() -> Result<(), OpenError> {
-    let Some(name) = environment::value(VARIABLE) else {
+pub(crate) fn check_capture_setting() -> Result<(), Malformed> {
+    let Some(name) = variable(VARIABLE) else {
         return Ok(());
     };
-    Capture::check(&name).map_err(|error| malformed(VARIABLE, &name, error))
+    Capture::check(&name).map_err(|error| Malformed::new(VARIABLE, &name, error))
 }

@@ -1,7 +1,7 @@
 //! A captured packet, and the interfaces of its device.
 
 use super::frame;
-use crate::device::Device;
+use crate::DeviceNames;
 use roce_capture::{Direction, Interface, LinkType};
 use roce_stack::RoceVersion;
 use roce_wire::Qpn;
@@ -29,10 +29,10 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn of(device: &Device) -> Self {
-        let description = format!("RoCE device {}", device.name());
+    pub(super) fn of(names: &DeviceNames) -> Self {
+        let description = format!("RoCE device {}", names.device);
         Self {
-            interface: device.interface().name.clone(),
+            interface: names.interface.clone(),
             description_v1: format!("{description}, RoCE v1"),
             description,
         }

@@ -4,7 +4,7 @@ use super::captured::{Captured, Names};
 use super::comments::Comments;
 use super::frame::Frame;
 use super::recent::RecentPackets;
-use crate::device::Device;
+use crate::DeviceNames;
 use roce_capture::{Capture, Direction, InterfaceId, Packet};
 use roce_port::{Effects, Layer, Loss, Port, PortError, RxSink};
 use roce_stack::{Flow, IpCovered, ReserveError, RoceVersion, RxMeta, Sequenced, TxMeta, TxSlot};
@@ -14,7 +14,7 @@ use std::time::SystemTime;
 /// Captures each packet that the port sends or receives. The NIC builds a packet in the tap's
 /// buffer, because the port's buffer is not readable after the commit.
 #[derive(Debug)]
-pub(crate) struct Tap {
+pub struct Tap {
     names: Names,
     file: Option<File>,
     recent: Option<RecentPackets>,
@@ -47,10 +47,10 @@ struct Reservation {
 
 impl Tap {
     /// Captures what `device`'s port sends and receives, to a file and to memory.
-    pub(crate) fn new(
+    pub fn new(
         capture: Option<&Capture>,
         recent: Option<RecentPackets>,
-        device: &Device,
+        device: &DeviceNames,
     ) -> Self {
         let names = Names::of(device);
         let file = capture.map(|capture| File {

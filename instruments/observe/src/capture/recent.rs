@@ -1,7 +1,7 @@
 //! The last packets of a device, in memory, until a QP fails.
 
 use super::captured::{Captured, Names};
-use crate::device::Device;
+use crate::DeviceNames;
 use parking_lot::Mutex;
 use roce_capture::{Packet, Section};
 use roce_stack::RoceVersion;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The number of packets that are kept of a device.
-pub(crate) const MOST_PACKETS: usize = 1024;
+pub const MOST_PACKETS: usize = 1024;
 
 #[derive(Debug)]
 struct Kept {
@@ -26,22 +26,23 @@ struct Kept {
 
 /// The last packets of a device, oldest first. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct RecentPackets {
+pub struct RecentPackets {
     names: Arc<Names>,
     kept: Arc<Mutex<VecDeque<Kept>>>,
 }
 
 /// Packets of a QP, as a section of a pcapng file.
 #[derive(Debug)]
-pub(crate) struct PacketsOfQp {
+pub struct PacketsOfQp {
     /// Their number.
-    pub(crate) count: usize,
+    pub count: usize,
     /// The section; empty if there are none.
-    pub(crate) section: Vec<u8>,
+    pub section: Vec<u8>,
 }
 
 impl RecentPackets {
-    pub(crate) fn new(device: &Device) -> Self {
+    /// None yet, of the device with these names.
+    pub fn new(device: &DeviceNames) -> Self {
         Self {
             names: Arc::new(Names::of(device)),
             kept: Arc::default(),
@@ -71,7 +72,7 @@ impl RecentPackets {
     ///
     /// # Errors
     /// If they can't be encoded.
-    pub(crate) fn of_qp(&self, qpn: Qpn, explanation: &str) -> io::Result<PacketsOfQp> {
+    pub fn of_qp(&self, qpn: Qpn, explanation: &str) -> io::Result<PacketsOfQp> {
         let (names, all) = (&self.names, self.kept.lock());
         let kept: Vec<&Kept> = all.iter().filter(|kept| kept.qpn == qpn).collect();
         let mut section = Section::new()?;

@@ -1,7 +1,7 @@
 //! Whole packets, from the IP header or RoCE v1's GRH on, rebuilt from a port's metadata.
 
-use crate::gid::Gid;
 use roce_stack::{IpCovered, RxMeta, TxMeta};
+use roce_wire::cm::gid_of;
 use roce_wire::{ETHERTYPE_ROCE_V1, FrameRepr, Grh, NetworkHeader, UDP_PORT, UdpHeader, icrc};
 use std::net::IpAddr;
 
@@ -133,8 +133,8 @@ impl Headers {
                 payload_len: 0,
                 next_header: Grh::NEXT_HEADER_BTH,
                 hop_limit: self.hop_limit,
-                sgid: Gid::from(src).0,
-                dgid: Gid::from(dst).0,
+                sgid: gid_of(src).octets(),
+                dgid: gid_of(dst).octets(),
             })),
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 let (src, dst) = (src.octets(), dst.octets());
