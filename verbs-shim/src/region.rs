@@ -11,12 +11,12 @@ pub(crate) struct Region {
     uses: Mutex<Option<Uses>>,
 }
 
-/// What a region uses.
+/// The objects that a region keeps in use.
 pub(crate) struct Uses {
     pub(crate) pd: Use,
-    /// Of a region of device memory.
+    /// The device memory that the region lies in, if it does.
     pub(crate) device_memory: Option<Use>,
-    /// Its part of the most regions that the device has.
+    /// Counts towards the limit of regions.
     pub(crate) _count: Use,
 }
 

@@ -67,7 +67,7 @@ impl std::error::Error for Malformed {}
 /// Checks the value of a variable.
 pub type Check = fn() -> Result<(), Malformed>;
 
-/// What the first call of the process makes of a variable, if it is set, for the calls after it.
+/// The value that the first call of the process parsed from a variable, if it is set. Later calls use it.
 pub type Once<T> = OnceLock<Result<Option<T>, Malformed>>;
 
 /// The value of a variable, if it is set, as `make` made it in the first call of the process.

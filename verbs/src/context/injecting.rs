@@ -29,7 +29,7 @@ pub(super) struct Injecting {
     thread: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-/// The faults other than those of the network.
+/// Injected faults of calls, completions, requests and the link.
 struct Injections {
     judge: Arc<Judge>,
     context: DeviceFaults,
@@ -76,7 +76,7 @@ impl Injecting {
         Some(injections)
     }
 
-    /// Carries out what is due at once, and starts a thread for what is due later, if anything is.
+    /// Injects the faults that are due, and starts a thread for later ones, if there are any.
     ///
     /// # Errors
     /// If the system has no thread left.

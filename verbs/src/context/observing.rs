@@ -1,4 +1,4 @@
-//! What watches an open device: explanations of failures, counts, snapshots.
+//! Observation of an open device: explanations of failures, counts, snapshots.
 
 use super::Context;
 use crate::datapath::Layers;
@@ -19,7 +19,7 @@ use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What watches an open device.
+/// The observation of an open device.
 pub(crate) struct Observing {
     /// The kernel's counters since the datapath started.
     pub(crate) kernel: KernelSince,
@@ -28,7 +28,7 @@ pub(crate) struct Observing {
 }
 
 impl Observing {
-    /// Watches a device that is being opened. Returns it with what watches it.
+    /// Watches a device that is being opened. Returns the layers and the engine, with the observation attached.
     pub(super) fn begin(
         device: &Device,
         options: &OpenOptions,

@@ -313,7 +313,7 @@ impl ProgramRegion {
     /// Those of the registration. The region is then unchanged.
     ///
     /// # Safety
-    /// What [`ProgramRegion::register`] demands holds for the new memory, if there is one.
+    /// The new memory, if there is one, meets the demands of [`ProgramRegion::register`].
     #[expect(unsafe_code)]
     pub unsafe fn change(
         self: &Arc<Self>,

@@ -1,6 +1,6 @@
-//! What the core of this crate tells those who watch an open device, and asks those who break it on
-//! purpose. The core knows nothing else of them: [`Context`](crate::Context) puts them together when it
-//! opens a device.
+//! The hooks of the core: it reports to observers of an open device, and asks fault injection which calls,
+//! completions and requests fail. The core knows nothing else of both.
+//! [`Context`](crate::Context) attaches them when it opens a device.
 
 use roce_port::Port;
 use roce_stack::{Counters, Failure, Instant, Mismatch, Nic};
@@ -17,7 +17,7 @@ pub(crate) trait Observer: Send {
     fn on_failures(&mut self, device: &Observed<'_>, failed: Vec<Failure>, unfit: Vec<Mismatch>);
 }
 
-/// What an observer sees of a device.
+/// The view that an observer gets of a device.
 pub(crate) struct Observed<'a> {
     pub(crate) now: Instant,
     pub(crate) nic: &'a Nic,
@@ -44,7 +44,7 @@ pub(crate) trait Injector: Send + Sync {
     /// Whether the link is down.
     fn is_cut_off(&self) -> bool;
 
-    /// What decides about connection requests, if some are to fail.
+    /// The judge of connection requests, if some are to fail.
     fn request_judge(&self) -> Option<Box<dyn RequestJudge>>;
 }
 

@@ -34,9 +34,9 @@ pub(crate) struct Engine {
     /// Decides which posts wait for those that follow.
     pub(super) pacing: Pacing,
     pub(crate) events: Arc<EventQueue<Event>>,
-    /// What watches the device.
+    /// Observes the device, if anybody does.
     pub(crate) observer: Option<Box<dyn Observer>>,
-    /// What counts the work of the device.
+    /// Counts the work of the device, for a summary.
     pub(crate) tally: Option<Box<dyn Tally>>,
     /// The receiver of management datagrams, once QP1 is open.
     pub(crate) mad_listener: Option<Arc<dyn MadListener>>,
