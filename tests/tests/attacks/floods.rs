@@ -187,7 +187,15 @@ fn a_flood_of_garbage_is_counted_and_dropped() {
                         bytes[..12].copy_from_slice(&packet.header_for(to));
                         (disguise, Sent::Bytes(bytes))
                     }
-                    _ => (disguise, Sent::Bytes(bytes)),
+                    _ => {
+                        // Half of them are for the QP, and end within their ICRC: AF_XDP's program leaves
+                        // nearly all random QPNs to the kernel.
+                        if n % 2 == 0 {
+                            bytes.resize(15, 0);
+                            bytes[..12].copy_from_slice(&packet.header_for(to));
+                        }
+                        (disguise, Sent::Bytes(bytes))
+                    }
                 }
             });
         });
