@@ -1,6 +1,7 @@
 //! Layers around a port: each does part of the port's work differently.
 
 use crate::error::PortError;
+use crate::neighbours::Neighbours;
 use crate::port::{Port, PortCapabilities, PortFd, PortQueue, RxSink, Steering};
 use roce_stack::{
     Acknowledged, Flow, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot,
@@ -55,6 +56,11 @@ pub trait Layer {
     #[inline]
     fn flush(&mut self, port: &mut impl Port) -> Result<bool, PortError> {
         port.flush()
+    }
+
+    /// [`Port::packet_fds`].
+    fn packet_fds<'a>(&'a self, port: &'a impl Port) -> Vec<PortFd<'a>> {
+        port.packet_fds()
     }
 
     /// The time from now after which the layer has something to pass on.
@@ -155,7 +161,7 @@ impl<L: Layer, P: Port> Port for Layered<L, P> {
     }
 
     fn packet_fds(&self) -> Vec<PortFd<'_>> {
-        self.port.packet_fds()
+        self.layer.packet_fds(&self.port)
     }
 
     fn network_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -179,6 +185,10 @@ impl<L: Layer, P: Port> Port for Layered<L, P> {
 
     fn each_queue(&self) -> Vec<PortQueue> {
         self.port.each_queue()
+    }
+
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        self.port.neighbours()
     }
 
     fn steering(&mut self) -> Option<&mut dyn Steering> {

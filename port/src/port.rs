@@ -18,6 +18,7 @@
 
 use crate::effects::{Effects, Loss};
 use crate::error::PortError;
+use crate::neighbours::Neighbours;
 use roce_stack::{Addresses, Counters, RoceVersion, RxMeta, Transmit, TxMeta};
 use std::io;
 use std::net::IpAddr;
@@ -194,6 +195,11 @@ pub trait Port: Transmit {
     /// The queues of the interface that the port uses itself; none if the kernel does.
     fn each_queue(&self) -> Vec<PortQueue> {
         Vec::new()
+    }
+
+    /// The object that reaches other open devices of this user on this host; `None` if the port can't.
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        None
     }
 
     /// The object that selects which management datagrams this process receives, if several

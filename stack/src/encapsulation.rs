@@ -54,6 +54,8 @@ pub enum IpCovered {
     V4Hidden,
     /// RoCE v1's GRH, with addresses of either family: as for IPv6.
     Grh,
+    /// RoCEv2 that never leaves the host's memory, and has no ICRC: the last four bytes mean nothing.
+    OnHost,
 }
 
 /// The metadata of a received packet besides its transport bytes.
@@ -80,7 +82,9 @@ impl RxMeta {
     pub fn version(&self) -> RoceVersion {
         match self.ip {
             IpCovered::Grh => RoceVersion::V1,
-            IpCovered::V4 { .. } | IpCovered::V4Hidden | IpCovered::V6 => RoceVersion::V2,
+            IpCovered::V4 { .. } | IpCovered::V4Hidden | IpCovered::V6 | IpCovered::OnHost => {
+                RoceVersion::V2
+            }
         }
     }
 

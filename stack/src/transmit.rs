@@ -159,7 +159,7 @@ pub struct TxSlot<'a> {
     /// The UDP source port that the packet will carry.
     pub src_port: u16,
     /// The covered fields of the IP header that the packet will carry; never
-    /// [`IpCovered::V4Hidden`].
+    /// [`IpCovered::V4Hidden`]. With [`IpCovered::OnHost`], the packet gets no ICRC.
     pub ip: IpCovered,
     /// Whether the packet stays in this memory after it is sent, until [`Transmit::acknowledged`]
     /// reports it. The implementation never sets this for a packet without a [`Sequenced`].

@@ -49,6 +49,7 @@ fn is_flush_of_soft_roce(
 // rule: A17.3.2-source-port
 fn is_valid(fragmentation: &mut Fragmentation, meta: &RxMeta, transport: &[u8]) -> bool {
     match (&meta.src, &meta.dst, &meta.ip) {
+        (_, _, IpCovered::OnHost) => true,
         // rule: A17.3.3-hidden
         (IpAddr::V4(src), IpAddr::V4(dst), IpCovered::V4Hidden) => {
             let (source, dst) = (src.octets(), dst.octets());

@@ -5,9 +5,13 @@ mod steering;
 use std::hint::cold_path;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
-use roce_port::{Port, PortCapabilities, PortError, PortFd, RxSink, Steering};
+use roce_port::{
+    Accepted, Neighbours, NotAccepted, Offers, Port, PortCapabilities, PortError, PortFd, RxSink,
+    Steering,
+};
 use roce_stack::{
     Acknowledged, Flow, Position, QpnRange, ReserveError, Sequenced, Transmit, TxMeta, TxSlot,
 };
@@ -19,7 +23,7 @@ use crate::counters::{TxDrop, UdpCounters};
 use crate::flow::{Flows, Splicer};
 use crate::kept::KeptBlocks;
 use crate::queue::{ReserveRequest, Via};
-use crate::share::Services;
+use crate::share::{self, Namespace, Services};
 use crate::socket::{Flushed, PortSocket, Sender, max_datagram_bytes, open, probe};
 use crate::sys::options::interface_exists;
 use crate::sys::receive::ReceiveRing;
@@ -60,6 +64,10 @@ pub struct UdpPort {
     counters: UdpCounters,
     offer: SocketOffer,
     services: Services,
+    /// What other open devices offer goes there.
+    offers: Option<Arc<dyn Offers>>,
+    /// The network namespace of the device, if offers are taken.
+    namespace: Option<Namespace>,
 }
 
 impl UdpPort {
@@ -92,6 +100,8 @@ impl UdpPort {
             to_keep: None,
             counters: UdpCounters::default(),
             services: Services::default(),
+            offers: None,
+            namespace: None,
         }
     }
 
@@ -302,7 +312,7 @@ impl Port for UdpPort {
         if !self.config.addresses.contains(&address) {
             return Err(not_an_address(&self.config, address));
         }
-        let mut socket = open(&self.config, address)?;
+        let mut socket = open(&self.config, address, self.offers.as_ref())?;
         if self.services.is_open {
             socket
                 .announce(&self.services)
@@ -342,7 +352,7 @@ impl Port for UdpPort {
                 source: io::ErrorKind::InvalidInput.into(),
             });
         }
-        self.sockets.push(open(&self.config, group)?);
+        self.sockets.push(open(&self.config, group, None)?);
         Ok(())
     }
 
@@ -417,8 +427,36 @@ impl Port for UdpPort {
         self.counters.each().collect()
     }
 
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        match self.config.part {
+            Some(_) => Some(self),
+            None => None,
+        }
+    }
+
     fn steering(&mut self) -> Option<&mut dyn Steering> {
         Some(self)
+    }
+}
+
+impl Neighbours for UdpPort {
+    fn offer(
+        &mut self,
+        to: IpAddr,
+        part: QpnRange,
+        file: BorrowedFd<'_>,
+    ) -> Result<Accepted, NotAccepted> {
+        // The thread may have moved to another namespace, where other devices have the same addresses.
+        let is_here = self.namespace.is_some() && share::namespace() == self.namespace;
+        match self.config.part.filter(|_| is_here) {
+            Some(own) => share::offer(to, self.config.interface_index, part, own, file),
+            None => Err(NotAccepted::Nobody),
+        }
+    }
+
+    fn take_offers(&mut self, offers: Arc<dyn Offers>) {
+        self.namespace = share::namespace();
+        self.offers = Some(offers);
     }
 }
 

@@ -122,7 +122,7 @@ fn receive_messages(script: &mut Script<'_>) {
             continue;
         }
         while let Ok(Some(received)) = message::receive(&own) {
-            assert!(received.sockets.len() <= usize::from(QpnRange::COUNT));
+            assert!(received.descriptors.len() <= usize::from(QpnRange::COUNT));
         }
     }
     drop(peer);

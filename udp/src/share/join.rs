@@ -13,10 +13,11 @@
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use roce_port::PortError;
+use roce_port::{Offers, PortError};
 use roce_stack::QpnRange;
 use roce_trust::{OwnUser, Peer, peer};
 use socket2::Socket;
@@ -46,6 +47,9 @@ const MAX_STRANGE_ATTEMPTS: u32 = 200;
 /// The time between attempts. The kernel does not report when another process closes a socket.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
+/// No descriptors.
+const NONE: &[OwnedFd] = &[];
+
 /// Joins the group of `address` as the member for `part`. Returns the socket to use and the
 /// membership.
 ///
@@ -56,9 +60,11 @@ pub(crate) fn join(
     config: &UdpPortConfig,
     address: std::net::IpAddr,
     part: QpnRange,
+    offers: Option<&Arc<dyn Offers>>,
 ) -> Result<(Socket, Member), PortError> {
     let mut joining = Joining {
         config,
+        offers,
         shared: SharedAddress::new(address, config.interface_index),
         part,
         held: None,
@@ -75,6 +81,8 @@ pub(crate) fn join(
 
 struct Joining<'a> {
     config: &'a UdpPortConfig,
+    /// What is offered to the member goes there.
+    offers: Option<&'a Arc<dyn Offers>>,
     shared: SharedAddress,
     part: QpnRange,
     /// The sockets that this process already holds, if it is already a member with another part.
@@ -199,7 +207,7 @@ impl Joining<'_> {
             let obstacle = match self.sockets_up_to_own(&others) {
                 Ok((sockets, added)) => {
                     let others = others.other_processes;
-                    announce(&others, self.part, if added { &sockets } else { &[] });
+                    announce(&others, self.part, if added { &sockets } else { NONE });
                     return Ok((sockets, others));
                 }
                 Err(Obstacle::Final(error)) => return Err(error),
@@ -362,6 +370,7 @@ impl Joining<'_> {
         let peers = others.into_iter().map(|other| keeper::Peer {
             stream: other.stream,
             part: Some(other.part),
+            accepted: None,
         });
         let held = process_sockets::add(self.shared, sockets);
         let keeper = Keeper::start(
@@ -370,6 +379,7 @@ impl Joining<'_> {
             listener,
             peers.collect(),
             HeldSockets::clone(&held),
+            self.offers.cloned(),
         )?;
         let member = Member::new(self.shared, self.part, own.try_clone()?, held, keeper);
         Ok((own, member))
@@ -475,9 +485,9 @@ fn no_files_left(error: &io::Error) -> bool {
 
 /// Requests the sockets from a member.
 pub(super) fn request_sockets(member: &UnixStream, part: QpnRange) -> io::Result<Vec<OwnedFd>> {
-    message::send(member, Kind::RequestSockets, part, &[])?;
+    message::send(member, Kind::RequestSockets, part, NONE)?;
     match message::receive(member)? {
-        Some(answer) => Ok(answer.sockets),
+        Some(answer) => Ok(answer.descriptors),
         None => Err(ErrorKind::ConnectionReset.into()),
     }
 }
@@ -487,7 +497,7 @@ fn announce(others: &[OtherMember], part: QpnRange, sockets: &[OwnedFd]) {
     for other in others {
         // A member without these sockets can't hand them to later members, but other members can.
         if message::send(&other.stream, Kind::Announce, part, sockets).is_err() {
-            let _ = message::send(&other.stream, Kind::Announce, part, &[]);
+            let _ = message::send(&other.stream, Kind::Announce, part, NONE);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! When another member is gone, the thread makes that member's socket accept no packets and empties
 //! it, because this process may hold the only descriptor of the socket.
 
+use std::any::Any;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,7 +15,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SigSet, SigmaskHow};
-use roce_port::fork;
+use roce_port::{Offers, fork};
 use roce_stack::QpnRange;
 use roce_trust::{OwnUser, peer};
 
@@ -51,6 +52,8 @@ pub(super) struct Peer {
     pub(super) stream: UnixStream,
     /// The part of the member at the other end, after its first message.
     pub(super) part: Option<QpnRange>,
+    /// What the member has offered and this one has accepted.
+    pub(super) accepted: Option<Box<dyn Any + Send>>,
 }
 
 /// A handle to the thread that answers for a member. The thread ends when this value is dropped.
@@ -68,6 +71,7 @@ impl Keeper {
         listener: UnixListener,
         peers: Vec<Peer>,
         held: HeldSockets,
+        offers: Option<Arc<dyn Offers>>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         for peer in &peers {
@@ -81,6 +85,7 @@ impl Keeper {
             listener,
             peers,
             held,
+            offers,
             gone: Vec::new(),
             user: OwnUser::now(),
         };
@@ -113,6 +118,8 @@ pub(super) struct KeeperThread {
     listener: UnixListener,
     peers: Vec<Peer>,
     held: HeldSockets,
+    /// What is offered to the member goes there.
+    offers: Option<Arc<dyn Offers>>,
     /// Members that are gone and whose sockets are not cleaned up yet.
     gone: Vec<Gone>,
     /// The user whose processes it answers.
@@ -176,7 +183,11 @@ impl KeeperThread {
                     let is_ready = stream.set_nonblocking(true).is_ok()
                         && fork::give_up_in_children(&stream).is_ok();
                     if is_ready && peer(&stream).is_ok_and(|peer| self.user.is(peer.user)) {
-                        self.peers.push(Peer { stream, part: None });
+                        self.peers.push(Peer {
+                            stream,
+                            part: None,
+                            accepted: None,
+                        });
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -191,15 +202,23 @@ impl KeeperThread {
         let peer = &mut self.peers[index];
         match message::receive(&peer.stream) {
             Ok(Some(message)) => {
-                peer.part = Some(message.part);
                 let mut held = lock(&self.held);
+                // The connection of an offer is another one than that by which the member is known.
+                let is_offer = message.kind == Kind::Offer;
+                peer.part = (!is_offer).then_some(message.part);
                 match message.kind {
+                    Kind::Offer => {
+                        drop(held);
+                        self.answer_offer(index, message.descriptors);
+                    }
                     Kind::RequestSockets => {
                         // A member that gets no answer asks another one.
                         let _ = message::send(&peer.stream, Kind::Announce, self.part, &held);
                     }
-                    Kind::Announce if message.sockets.len() > held.len() => *held = message.sockets,
-                    Kind::Announce => {}
+                    Kind::Announce if message.descriptors.len() > held.len() => {
+                        *held = message.descriptors;
+                    }
+                    Kind::Announce | Kind::Accept => {}
                 }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -207,6 +226,25 @@ impl KeeperThread {
                 let peer = self.peers.swap_remove(index);
                 self.gone.extend(peer.part.map(Gone::new));
             }
+        }
+    }
+
+    /// Accepts what a peer has offered, or ends the connection.
+    fn answer_offer(&mut self, index: usize, descriptors: Vec<OwnedFd>) {
+        let peer = &mut self.peers[index];
+        let mut files = descriptors.into_iter();
+        let accepted = match (&self.offers, files.next(), files.next()) {
+            (Some(offers), Some(file), None) if peer.accepted.is_none() => {
+                offers.take(self.shared.address, file)
+            }
+            _ => None,
+        };
+        let answered = accepted.and_then(|(value, descriptor)| {
+            peer.accepted = Some(value);
+            message::send(&peer.stream, Kind::Accept, self.part, &[descriptor]).ok()
+        });
+        if answered.is_none() {
+            self.peers.swap_remove(index);
         }
     }
 
@@ -283,6 +321,7 @@ impl KeeperThread {
             listener,
             peers: Vec::new(),
             held,
+            offers: None,
             gone: Vec::new(),
             user: OwnUser::now(),
         })

@@ -20,25 +20,30 @@ pub(super) enum Kind {
     RequestSockets = 1,
     /// The sender is a member. The message may carry the group's sockets, starting with the first.
     Announce = 2,
+    /// The sender offers a file, which the message carries.
+    Offer = 3,
+    /// The sender has accepted the file. The message carries a descriptor.
+    Accept = 4,
 }
 
-/// A message, the sender's part, and the sockets that came with it.
+/// A message, the sender's part, and the descriptors that came with it: sockets, mostly.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: Kind,
     pub(super) part: QpnRange,
-    pub(super) sockets: Vec<OwnedFd>,
+    pub(super) descriptors: Vec<OwnedFd>,
 }
 
-/// Sends a message with sockets. Never blocks.
+/// Sends a message with descriptors. Never blocks.
 pub(super) fn send(
     to: &UnixStream,
     kind: Kind,
     part: QpnRange,
-    sockets: &[OwnedFd],
+    descriptors: &[impl AsFd],
 ) -> io::Result<()> {
     let bytes = [kind as u8, part.number()];
-    let descriptors: Vec<RawFd> = sockets.iter().map(AsRawFd::as_raw_fd).collect();
+    let descriptors = descriptors.iter().map(|of| of.as_fd().as_raw_fd());
+    let descriptors: Vec<RawFd> = descriptors.collect();
     let rights = [ControlMessage::ScmRights(&descriptors)];
     let rights = if descriptors.is_empty() {
         &[]
@@ -60,7 +65,7 @@ pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
     let mut bytes = [0; 2];
     let Received {
         count,
-        descriptors: sockets,
+        descriptors,
         is_incomplete,
     } = rights::receive(from.as_fd(), &mut bytes)?;
     if is_incomplete {
@@ -72,14 +77,16 @@ pub(super) fn receive(from: &UnixStream) -> io::Result<Option<Message>> {
     let kind = match bytes[0] {
         1 => Some(Kind::RequestSockets),
         2 => Some(Kind::Announce),
+        3 => Some(Kind::Offer),
+        4 => Some(Kind::Accept),
         _ => None,
     };
     match (kind, QpnRange::new(bytes[1])) {
-        (Some(kind), Some(part)) if count == bytes.len() && sockets.len() <= MAX_SOCKETS => {
+        (Some(kind), Some(part)) if count == bytes.len() && descriptors.len() <= MAX_SOCKETS => {
             Ok(Some(Message {
                 kind,
                 part,
-                sockets,
+                descriptors,
             }))
         }
         _ => Err(ErrorKind::InvalidData.into()),

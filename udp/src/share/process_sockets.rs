@@ -17,9 +17,17 @@ use super::names::SharedAddress;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct GroupKey {
     process: u32,
-    /// The network namespace.
-    namespace: (u64, u64),
+    namespace: Namespace,
     shared: SharedAddress,
+}
+
+/// Identifies a network namespace.
+pub(crate) type Namespace = (u64, u64);
+
+/// The calling thread's network namespace; `None` if it can't be determined.
+pub(crate) fn namespace() -> Option<Namespace> {
+    let namespace = fs::metadata("/proc/thread-self/ns/net").ok()?;
+    Some((namespace.dev(), namespace.ino()))
 }
 
 type Groups = Vec<(GroupKey, Weak<Mutex<Vec<OwnedFd>>>)>;
@@ -30,10 +38,9 @@ impl GroupKey {
     /// The key in the calling thread's network namespace; `None` if the namespace can't be
     /// determined.
     fn of(shared: SharedAddress) -> Option<Self> {
-        let namespace = fs::metadata("/proc/thread-self/ns/net").ok()?;
         Some(Self {
             process: std::process::id(),
-            namespace: (namespace.dev(), namespace.ino()),
+            namespace: namespace()?,
             shared,
         })
     }

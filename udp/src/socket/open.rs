@@ -4,8 +4,9 @@ use std::ffi::c_int;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
-use roce_port::PortError;
+use roce_port::{Offers, PortError};
 use socket2::Socket;
 
 use super::{PortSocket, group, priority};
@@ -19,19 +20,24 @@ use crate::sys::{options, receive::BUNDLE_BYTES};
 /// The maximum number of datagrams in one socket's queue.
 const MAX_DATAGRAMS: usize = 512;
 
-/// Opens the socket for `address`, which may be a multicast group.
+/// Opens the socket for `address`, which may be a multicast group. What other members offer goes to
+/// `offers`.
 ///
 /// # Errors
 /// If the address can't be bound, or the kernel lacks an option without which packets would not
 /// conform to RoCEv2. The text says what to do.
-pub(crate) fn open(config: &UdpPortConfig, address: IpAddr) -> Result<PortSocket, PortError> {
+pub(crate) fn open(
+    config: &UdpPortConfig,
+    address: IpAddr,
+    offers: Option<&Arc<dyn Offers>>,
+) -> Result<PortSocket, PortError> {
     let fail = |what: &str| {
         let what = format!("{what} for {address} of {}", config.interface);
         move |source| PortError { what, source }
     };
     let (socket, member) = match config.part {
         Some(part) if !address.is_multicast() => {
-            let (socket, member) = share::join(config, address, part)?;
+            let (socket, member) = share::join(config, address, part, offers)?;
             reset_class(&socket, address).map_err(fail("resetting a UDP socket"))?;
             (socket, Some(member))
         }

@@ -81,7 +81,7 @@ fn open_udp(
     config.splice = options.udp_splice;
     config.source_port_secret = source_port_secret();
     config.priorities = priorities;
-    DatapathPort::Udp(Box::new(UdpPort::new(config)))
+    DatapathPort::Udp(Box::new(UdpPort::new(config)), None)
 }
 
 fn refused(device: &Device, why: String) -> StartError {

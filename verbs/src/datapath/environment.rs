@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 
 /// The options that `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_UDP_FLOWS`, `ROCE_UDP_SPLICE`,
-/// `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`,
+/// `ROCE_LOCAL`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`,
 /// `ROCE_XDP_CHECKSUM`, `ROCE_XDP_PRIORITY_TAG` and `ROCE_V1` set.
 ///
 /// # Errors
@@ -36,6 +36,11 @@ fn from_variables(
             bytes.ok_or_else(|| "it must be auto, off or a number of bytes, 0 to 65535".to_owned())
         }
     };
+    let lanes = |text: &str| match text {
+        "auto" => Ok(false),
+        "off" => Ok(true),
+        _ => Err("it must be auto or off".to_owned()),
+    };
     let yes_or_no = |text: &str| match text {
         "0" => Ok(false),
         "1" => Ok(true),
@@ -46,6 +51,7 @@ fn from_variables(
         udp_receive_buffer_bytes: read(&lookup, "ROCE_UDP_BUFFER_MIB", mebibytes)?,
         udp_flows: read(&lookup, "ROCE_UDP_FLOWS", flows)?,
         udp_splice: read(&lookup, "ROCE_UDP_SPLICE", splice)?.unwrap_or_default(),
+        sockets_only: read(&lookup, "ROCE_LOCAL", lanes)?.unwrap_or_default(),
         xdp_mode: read(&lookup, "ROCE_XDP_MODE", FromStr::from_str)?.unwrap_or_default(),
         xdp_queues: read(&lookup, "ROCE_XDP_QUEUES", queues)?.flatten(),
         roce_v1: read(&lookup, "ROCE_V1", yes_or_no)?.unwrap_or_default(),
@@ -133,6 +139,10 @@ mod tests {
         }
         let read = with(&[("ROCE_XDP_QUEUES", "2")]).map(|options| options.xdp_queues);
         assert_eq!(read, Ok(NonZeroU32::new(2)));
+        for (text, only) in [("auto", false), ("off", true)] {
+            let read = with(&[("ROCE_LOCAL", text)]).map(|options| options.sockets_only);
+            assert_eq!(read, Ok(only));
+        }
         for (text, enabled) in [("0", false), ("1", true)] {
             let read = with(&[("ROCE_V1", text)]).map(|options| options.roce_v1);
             assert_eq!(read, Ok(enabled));
@@ -155,6 +165,7 @@ mod tests {
             ("ROCE_UDP_FLOWS", "4097", "0 to 4096"),
             ("ROCE_UDP_SPLICE", "on", "auto, off or"),
             ("ROCE_UDP_SPLICE", "65536", "0 to 65535"),
+            ("ROCE_LOCAL", "0", "auto or off"),
             ("ROCE_UDP_BUFFER_MIB", "0", "1 to 1024"),
             ("ROCE_UDP_BUFFER_MIB", "64M", "1 to 1024"),
             ("ROCE_UDP_BUFFER_MIB", "1025", "1 to 1024"),

@@ -61,7 +61,7 @@ pub enum XdpChecksum {
 }
 
 /// Options for the datapath of a device: `ROCE_DATAPATH`, `ROCE_UDP_BUFFER_MIB`, `ROCE_UDP_FLOWS`,
-/// `ROCE_UDP_SPLICE`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`,
+/// `ROCE_UDP_SPLICE`, `ROCE_LOCAL`, `ROCE_XDP_MODE`, `ROCE_XDP_QUEUES`, `ROCE_XDP_CHECKSUM`,
 /// `ROCE_XDP_PRIORITY_TAG` and `ROCE_V1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatapathOptions {
@@ -78,6 +78,9 @@ pub struct DatapathOptions {
     pub udp_flows: Option<usize>,
     /// With UDP sockets, which datagrams the kernel sends without copying them.
     pub udp_splice: UdpSplice,
+    /// With UDP sockets, whether packets to other devices on this host also go through sockets. Otherwise they
+    /// take lanes: memory that two processes of one user share.
+    pub sockets_only: bool,
     /// With AF_XDP, where its program runs.
     pub xdp_mode: XdpMode,
     /// With AF_XDP, the number of the interface's queues to use, from number 0 on; `None` means

@@ -3,23 +3,25 @@
 use super::{Datapath, DatapathKind, NotTaken};
 #[cfg(feature = "faults")]
 use roce_faults::{FaultLayer, LinkGate};
+use roce_local::{LaneConfig, Lanes};
 #[cfg(feature = "observe")]
 use roce_observe::capture::Tap;
 #[cfg(not(feature = "observe"))]
 use roce_port::NoLayer as Tap;
-use roce_port::{Layered, Port};
+use roce_port::{Layered, Neighbours as _, Port};
 #[cfg(not(feature = "faults"))]
 use roce_port::{NoLayer as FaultLayer, NoLayer as LinkGate};
 use roce_udp::UdpPort;
 #[cfg(feature = "xdp")]
 use roce_xdp::XdpPort;
+use std::io;
 
 /// The port of an open device, inside its layers. The NIC sends through a `dyn Transmit`, so the type
 /// costs a packet nothing.
 pub(crate) type DevicePort = Box<dyn Port + Send>;
 
 /// The layers around the port of an open device. Packets that arrive pass through them in this
-/// order.
+/// order. Lanes to other devices on this host lie inside of all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Layers {
     /// Injects faults of the network.
@@ -31,6 +33,11 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
+    /// Whether one of the layers looks at packets, or damages them, so that they need their ICRC.
+    pub(crate) fn look_at_packets(&self) -> bool {
+        self.faults.is_some() || self.tap.is_some()
+    }
+
     /// Puts the layers around a port. Each combination is a type of its own: layers that are absent
     /// cost nothing, and packets pass those that are there without dynamic dispatch.
     fn around(self, port: impl Port + Send + 'static) -> DevicePort {
@@ -62,7 +69,7 @@ fn around_gate(port: impl Port + Send + 'static, tap: Option<Tap>) -> DevicePort
 
 /// The port of a datapath that has just been chosen.
 pub(crate) enum DatapathPort {
-    Udp(Box<UdpPort>),
+    Udp(Box<UdpPort>, Option<Box<Lanes>>),
     #[cfg(feature = "xdp")]
     Xdp(Box<XdpPort>, DatapathKind),
 }
@@ -70,7 +77,7 @@ pub(crate) enum DatapathPort {
 impl DatapathPort {
     pub(crate) fn as_port(&mut self) -> &mut dyn Port {
         match self {
-            Self::Udp(port) => &mut **port,
+            Self::Udp(port, _) => &mut **port,
             #[cfg(feature = "xdp")]
             Self::Xdp(port, _) => &mut **port,
         }
@@ -79,17 +86,35 @@ impl DatapathPort {
     /// The port with the layers around it.
     pub(crate) fn inside(self, layers: Layers) -> DevicePort {
         match self {
-            Self::Udp(port) => layers.around(*port),
+            Self::Udp(port, None) => layers.around(*port),
+            Self::Udp(port, Some(layer)) => layers.around(Layered {
+                layer: *layer,
+                port: *port,
+            }),
             #[cfg(feature = "xdp")]
             Self::Xdp(port, _) => layers.around(*port),
         }
+    }
+
+    /// Lets packets to other devices on this host take lanes.
+    pub(crate) fn open_lanes(&mut self, with_icrc: bool) -> io::Result<()> {
+        let Self::Udp(port, place) = self else {
+            return Ok(());
+        };
+        let lanes = Lanes::new(LaneConfig {
+            with_icrc,
+            source_port_secret: source_port_secret(),
+        })?;
+        port.take_offers(lanes.inbox());
+        *place = Some(Box::new(lanes));
+        Ok(())
     }
 
     /// The kind and limits of the port, with the datapaths that were not chosen.
     pub(crate) fn describe(&mut self, not_taken: Vec<NotTaken>) -> Datapath {
         let capabilities = self.as_port().capabilities();
         let kind = match self {
-            Self::Udp(port) => {
+            Self::Udp(port, _) => {
                 let offer = port.offer();
                 DatapathKind::Udp {
                     segmentation: offer.segmentation,

@@ -90,6 +90,12 @@ pub const VARIABLES: &[Variable] = &[
          of 16 KiB and more while that costs less [default: auto]",
     ),
     library(
+        "ROCE_LOCAL",
+        "auto|off",
+        "with UDP sockets: packets to other processes of this user on this host go through shared memory; \
+         off: through sockets, too [default: auto]",
+    ),
+    library(
         "ROCE_XDP_MODE",
         "auto|native|generic",
         "with AF_XDP: whether its program runs in the driver or in the kernel",

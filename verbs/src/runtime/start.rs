@@ -89,6 +89,15 @@ impl Starter {
         let qpn_range = self.claim_qpn_range(engine)?;
         let (mut datapath_port, not_taken) =
             datapath::open(&self.device, &self.options, self.priorities, qpn_range)?;
+        let mut layers = self.layers.lock();
+        if !self.options.sockets_only {
+            let with_icrc = layers.look_at_packets();
+            let opened = datapath_port.open_lanes(with_icrc);
+            opened.map_err(|source| StartError::System {
+                what: "making a doorbell for other processes",
+                source,
+            })?;
+        }
         let port = datapath_port.as_port();
         if engine.mad_listener.is_some()
             && let Some(steering) = port.steering()
@@ -111,7 +120,7 @@ impl Starter {
             }
         }
         let datapath = datapath_port.describe(not_taken);
-        engine.port = datapath_port.inside(std::mem::take(&mut *self.layers.lock()));
+        engine.port = datapath_port.inside(std::mem::take(&mut *layers));
         if let Some(observer) = &engine.observer {
             observer.on_start();
         }

@@ -63,7 +63,7 @@ pub(super) fn network_header(meta: &RxMeta, transport_len: usize) -> [u8; Grh::L
 fn ipv4_header(meta: &RxMeta, src: Ipv4Addr, dst: Ipv4Addr, udp_len: usize) -> [u8; IPV4_LEN] {
     let (id, flags_fragment) = match meta.ip {
         IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),
-        IpCovered::V4Hidden | IpCovered::V6 | IpCovered::Grh => (0, 0x4000),
+        IpCovered::V4Hidden | IpCovered::V6 | IpCovered::Grh | IpCovered::OnHost => (0, 0x4000),
     };
     let mut header = [0; IPV4_LEN];
     header[0] = 0x45;

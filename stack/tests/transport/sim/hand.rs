@@ -262,7 +262,9 @@ fn ip_header(meta: &RxMeta) -> IpHeader {
     let (id, flags_fragment) = match meta.ip {
         IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),
         // Any value works: the receiver can't see them.
-        IpCovered::V4Hidden | IpCovered::V6 | IpCovered::Grh => (0x1234, 0x4000),
+        IpCovered::V4Hidden | IpCovered::V6 | IpCovered::Grh | IpCovered::OnHost => {
+            (0x1234, 0x4000)
+        }
     };
     if let (IpAddr::V4(src), IpAddr::V4(dst), IpCovered::Grh) = (meta.src, meta.dst, meta.ip) {
         return IpHeader::Grh {

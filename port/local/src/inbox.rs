@@ -1,0 +1,121 @@
+//! The lanes that other devices have offered.
+
+use crate::doorbell::Doorbell;
+use crate::ring::Receiver;
+use roce_port::Offers;
+use std::any::Any;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The most lanes that lead to one device: 64 MiB of memory, if all of it is used.
+const MAX_LANES: usize = 128;
+
+/// A lane that leads to this device.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) ring: Receiver,
+    /// The address of this device.
+    pub(crate) at: IpAddr,
+    /// Whether the sender is gone, so that no more packets come.
+    pub(crate) has_ended: Arc<AtomicBool>,
+    _place: Place,
+}
+
+/// Takes lanes for a device, until the device's port picks them up.
+#[derive(Debug)]
+pub struct Inbox {
+    waiting: Mutex<Vec<Incoming>>,
+    /// The number of those that wait.
+    count: AtomicUsize,
+    /// The number of those that exist.
+    lanes: Arc<AtomicUsize>,
+    doorbell: Doorbell,
+    wants_icrc: bool,
+}
+
+impl Inbox {
+    pub(crate) fn new(wants_icrc: bool) -> io::Result<Self> {
+        Ok(Self {
+            waiting: Mutex::default(),
+            count: AtomicUsize::new(0),
+            lanes: Arc::default(),
+            doorbell: Doorbell::new()?,
+            wants_icrc,
+        })
+    }
+
+    pub(crate) fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
+    }
+
+    /// Whether lanes wait to be picked up.
+    #[inline]
+    pub(crate) fn has_any(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+    }
+
+    /// The lanes that were offered since the last call.
+    #[inline]
+    pub(crate) fn pick_up(&self) -> Vec<Incoming> {
+        if !self.has_any() {
+            return Vec::new();
+        }
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.count.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *waiting)
+    }
+}
+
+impl Offers for Inbox {
+    fn take(&self, at: IpAddr, file: OwnedFd) -> Option<(Box<dyn Any + Send>, OwnedFd)> {
+        let place = Place::take(&self.lanes)?;
+        let ring = Receiver::open(file.as_fd(), self.wants_icrc).ok()?;
+        if ring.source().is_ipv6() != at.is_ipv6() {
+            return None;
+        }
+        let descriptor = self.doorbell.share().ok()?;
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let incoming = Incoming {
+            ring,
+            at,
+            has_ended: Arc::clone(&has_ended),
+            _place: place,
+        };
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push(incoming);
+        self.count.store(waiting.len(), Ordering::Release);
+        drop(waiting);
+        self.doorbell.ring();
+        Some((Box::new(Ended(has_ended)), descriptor))
+    }
+}
+
+/// One of the [`MAX_LANES`] places, given back when dropped.
+#[derive(Debug)]
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(lanes: &Arc<AtomicUsize>) -> Option<Self> {
+        let is_free = |taken: usize| (taken < MAX_LANES).then_some(taken + 1);
+        let taken = lanes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_free);
+        taken.ok().map(|_| Self(Arc::clone(lanes)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Notes, when it is dropped, that the sender of a lane is gone.
+struct Ended(Arc<AtomicBool>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
