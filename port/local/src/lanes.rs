@@ -33,8 +33,12 @@ const LOOK_INTERVAL: u32 = 4096;
 const MOST_QPS: usize = 4096;
 /// The most lanes that lead away from a device.
 const MAX_LANES: usize = 128;
-/// While packets come by lanes and none by the port inside, that port is asked once in this time.
+/// While packets come by lanes and none by the port inside, that port is asked once in this time: an
+/// empty look costs half a microsecond.
 const PORT_INTERVAL: Duration = Duration::from_micros(10);
+/// The same, if that port has received nothing for [`SILENCE`].
+const SILENT_PORT_INTERVAL: Duration = Duration::from_micros(50);
+const SILENCE: Duration = Duration::from_secs(1);
 /// The number of calls after which the clock is read for that.
 const CLOCK_INTERVAL: u32 = 8;
 /// "Don't fragment", as all packets of RoCE.
@@ -73,6 +77,8 @@ pub struct Lanes {
     room: Vec<u8>,
     /// When the port inside has to be asked again.
     ask_port_at: Option<Instant>,
+    /// When the port inside has received packets last.
+    port_received_at: Instant,
     /// The number of calls since the clock was read that have not asked it.
     not_asked: u32,
     /// Whether somebody has waited for descriptors, so that one of them may be the port's.
@@ -209,6 +215,7 @@ impl Lanes {
             hidden: 0,
             room: vec![0; MAX_PACKET_BYTES],
             ask_port_at: None,
+            port_received_at: Instant::now(),
             not_asked: 0,
             has_slept: AtomicBool::new(true),
             counters: LaneCounters::default(),
@@ -445,7 +452,7 @@ impl Lanes {
     /// Whether the port inside may have packets that are worth a system call.
     fn must_ask_port(&mut self) -> bool {
         // Somebody who has waited may have been woken up by the port.
-        if self.incoming.is_empty() || self.has_slept.load(Ordering::Relaxed) {
+        if self.has_slept.load(Ordering::Relaxed) {
             self.has_slept.store(false, Ordering::Relaxed);
             return true;
         }
@@ -563,14 +570,24 @@ impl Layer for Lanes {
         budget: usize,
         sink: &mut dyn RxSink,
     ) -> Result<usize, PortError> {
+        if self.incoming.is_empty() && !self.inbox.has_any() {
+            return port.receive(budget, sink);
+        }
         let packets = self.take(budget, sink);
         if !self.must_ask_port() {
             return Ok(packets);
         }
         let more = port.receive(budget.saturating_sub(packets).max(1), sink)?;
+        let now = Instant::now();
         self.ask_port_at = match more {
-            0 => Some(Instant::now() + PORT_INTERVAL),
-            _ => None,
+            0 if now.saturating_duration_since(self.port_received_at) > SILENCE => {
+                Some(now + SILENT_PORT_INTERVAL)
+            }
+            0 => Some(now + PORT_INTERVAL),
+            _ => {
+                self.port_received_at = now;
+                None
+            }
         };
         Ok(packets + more)
     }
