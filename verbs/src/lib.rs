@@ -184,14 +184,14 @@ mod runtime;
 pub mod settings;
 #[cfg(feature = "observe")]
 mod watch;
-#[cfg(feature = "observe")]
-pub mod why;
 pub mod work;
 
 pub use prelude::*;
 pub use roce_cm;
 #[cfg(feature = "faults")]
 pub use roce_faults as faults;
+#[cfg(feature = "observe")]
+pub use roce_observe::why;
 #[cfg(all(feature = "observe", any(test, fuzzing)))]
 #[doc(hidden)]
 pub use watch::hostile;

@@ -12,7 +12,7 @@
 //! assert!(InWords(&cause).to_string().contains("an SRQ that is not in the XRC domain"));
 //! ```
 //!
-//! [`capture`] writes what a device sends and receives. [`tally`] counts what a program and its children do.
+//! [`why`] explains failures. [`capture`] writes what a device sends and receives. [`tally`] counts what a program and its children do.
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod events;
 mod mismatches;
 mod settings;
 pub mod tally;
+pub mod why;
 
 pub use mismatches::advice_on;
 pub use settings::CHECKS;

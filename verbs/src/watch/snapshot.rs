@@ -2,7 +2,7 @@
 //! under other names, in Prometheus text format.
 
 use super::waits::WaitSnapshot;
-use crate::why::{QpEventText, texts};
+use crate::why::QpEventText;
 use roce_observe::InWords;
 use roce_stack::{Failure, QpStatus, Recorded};
 use roce_wire::Qpn;
@@ -158,7 +158,7 @@ impl QpSnapshot {
             cnps_received: congestion.cnps_received,
             why: failure.map(|failure| InWords(&failure.cause).to_string()),
             why_code: failure.map(|failure| failure.cause.code()),
-            events: failure.map_or_else(Vec::new, |failure| texts(failure.at, recorded)),
+            events: failure.map_or_else(Vec::new, |failure| QpEventText::all(failure.at, recorded)),
         }
     }
 }

@@ -3,7 +3,6 @@ use crate::settings::OpenOptions;
 use crate::why::WhyOutput;
 use crate::{ConnectOptions, QpOptions, QueuePair, SendRequest};
 use std::net::Ipv4Addr;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Threads may get the lock in another order than they read the clock.
@@ -56,7 +55,7 @@ fn one_look_at_the_kernel_explains_all_failures_of_a_turn() {
     }
     let kernel = context.inner.observing.kernel.get();
     let kernel = kernel.expect("/proc is there");
-    assert_eq!(kernel.looks.load(Ordering::Relaxed), 1);
+    assert_eq!(kernel.looks(), 1);
     let lines = std::fs::read_to_string(&report).expect("a report");
     assert_eq!(lines.lines().count(), QPS);
 }

@@ -7,7 +7,7 @@ mod path;
 mod port;
 mod size;
 
-pub(crate) use kernel::{KernelView, KernelWatch};
+pub use kernel::{KernelView, KernelWatch};
 pub use port::{PacketsNotSent, packets_not_sent};
 
 use roce_stack::{Cause, Failure, Nic};
@@ -40,25 +40,29 @@ impl Finding {
 
 /// Where evidence is found.
 #[derive(Clone, Copy)]
-pub(crate) struct Places<'a> {
-    pub(crate) nic: &'a Nic,
-    pub(crate) port_counters: &'a [(&'static str, u64)],
+pub struct Places<'a> {
+    /// The NIC.
+    pub nic: &'a Nic,
+    /// The counters of its port.
+    pub port_counters: &'a [(&'static str, u64)],
     /// The kernel's part; `None` if the datapath has not started, the kernel shows nothing, or it has
     /// nothing to do with the failure ([`is_of_lost_packets`]).
-    pub(crate) kernel: Option<&'a KernelView<'a>>,
+    pub kernel: Option<&'a KernelView<'a>>,
 }
 
 /// The kernel's counters since the datapath started; not set before, or if the kernel shows nothing.
-pub(crate) type KernelSince = Arc<OnceLock<KernelWatch>>;
+pub type KernelSince = Arc<OnceLock<KernelWatch>>;
 
 /// Where evidence about lost management datagrams is found, copied from the engine.
-pub(crate) struct LossSigns {
-    pub(crate) port_counters: Vec<(&'static str, u64)>,
-    pub(crate) kernel: KernelSince,
+pub struct LossSigns {
+    /// The counters of the device's port.
+    pub port_counters: Vec<(&'static str, u64)>,
+    /// The kernel's part.
+    pub kernel: KernelSince,
 }
 
 /// Whether the kernel may show why a QP failed.
-pub(crate) fn is_of_lost_packets(failure: &Failure) -> bool {
+pub fn is_of_lost_packets(failure: &Failure) -> bool {
     retries(failure).is_some()
 }
 

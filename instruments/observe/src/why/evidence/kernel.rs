@@ -5,6 +5,8 @@ use roce_trust::{Interface, interfaces};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A counter of a network namespace, by the name that `nstat` shows.
 struct Counter {
@@ -108,17 +110,15 @@ const INTERFACE_COLUMNS: [(usize, &str); 6] = [
 
 /// Watches the kernel's counters from one moment on.
 #[derive(Debug)]
-pub(crate) struct KernelWatch {
+pub struct KernelWatch {
     interface: String,
     namespace: u64,
     begin: Counts,
-    /// How often it has looked.
-    #[cfg(test)]
-    pub(crate) looks: std::sync::atomic::AtomicU32,
+    looks: AtomicU32,
 }
 
 /// The kernel's counters, interfaces and neighbours at one moment.
-pub(crate) struct KernelView<'a> {
+pub struct KernelView<'a> {
     watch: &'a KernelWatch,
     counts: Option<Counts>,
     /// All interfaces; none if the system can't list them.
@@ -145,13 +145,12 @@ type Counts = BTreeMap<String, u64>;
 
 impl KernelWatch {
     /// Begins. `None` if the kernel shows no counters, as without /proc.
-    pub(crate) fn begin(interface: &str) -> Option<Self> {
+    pub fn begin(interface: &str) -> Option<Self> {
         Some(Self {
             interface: interface.to_owned(),
             namespace: namespace()?,
             begin: counts(interface)?,
-            #[cfg(test)]
-            looks: Default::default(),
+            looks: AtomicU32::new(0),
         })
     }
 
@@ -159,16 +158,19 @@ impl KernelWatch {
     /// the beginning, since it would see other interfaces, routes and counters. This takes a dozen
     /// system calls, so a caller explains all that it can with one view.
     #[cold]
-    pub(crate) fn look(&self) -> Option<KernelView<'_>> {
-        #[cfg(test)]
-        self.looks
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    pub fn look(&self) -> Option<KernelView<'_>> {
+        self.looks.fetch_add(1, Relaxed);
         (namespace() == Some(self.namespace)).then(|| KernelView {
             watch: self,
             counts: counts(&self.interface),
             interfaces: interfaces().unwrap_or_default(),
             neighbours: fs::read_to_string("/proc/thread-self/net/arp").unwrap_or_default(),
         })
+    }
+
+    /// How often it has looked.
+    pub fn looks(&self) -> u32 {
+        self.looks.load(Relaxed)
     }
 
     fn moved(&self, now: &Counts, is_v6: bool) -> Vec<Finding> {

@@ -1,10 +1,10 @@
 //! One failure, as people read it.
 
-use super::events::{QpEventText, lines, texts};
+use super::events::{QpEventText, lines};
 use super::evidence::{Places, findings};
 use super::{Kind, kind_of_code};
+use crate::InWords;
 use core::fmt;
-use roce_observe::InWords;
 use roce_stack::{Failure, QpStatus, WcOpcode, WcStatus};
 use roce_wire::Qpn;
 use serde::{Serialize, Serializer};
@@ -39,7 +39,7 @@ pub struct Explanation {
 impl Explanation {
     /// Explains a failure with what is found in these places.
     #[cold]
-    pub(crate) fn new(device: &str, failure: Failure, places: &Places<'_>) -> Self {
+    pub fn new(device: &str, failure: Failure, places: &Places<'_>) -> Self {
         let findings = findings(places, &failure);
         let meanings: Vec<_> = findings.iter().filter_map(|found| found.meaning).collect();
         let code = failure.cause.code();
@@ -66,7 +66,7 @@ impl Explanation {
             evidence: findings.into_iter().map(|found| found.fact).collect(),
             advice,
             packets: None,
-            events: texts(failure.at, &places.nic.recorded(failure.qpn)),
+            events: QpEventText::all(failure.at, &places.nic.recorded(failure.qpn)),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The status of a completion names a symptom. An [`Explanation`] names the cause that this stack
 //! found, with the numbers that it compared. Only the first failure of a QP is explained, since
-//! flushed requests follow from it. [`Context::why`](crate::Context::why) returns it as long as the
+//! flushed requests follow from it. `Context::why` of roce-verbs returns it as long as the
 //! QP exists; with [`WHY_VARIABLE`], the library writes each one as the QP fails.
 
 mod advice;
@@ -13,29 +13,26 @@ mod explanation;
 mod file;
 mod output;
 mod packets;
-
 mod unfit;
 
+pub use crate::InWords;
 pub use advice::{Advice, KINDS, Kind, kind_of_code};
-pub(crate) use connection::GatheredEvidence;
-pub use connection::{ConnectionFault, Ends, FailedConnection};
+pub use connection::{ConnectionFault, Ends, FailedConnection, GatheredEvidence};
 pub use events::QpEventText;
-pub use evidence::{PacketsNotSent, packets_not_sent};
+pub use evidence::{
+    KernelSince, KernelView, KernelWatch, LossSigns, PacketsNotSent, Places, is_of_lost_packets,
+    packets_not_sent,
+};
 pub use explanation::Explanation;
-pub use output::{RefusedCall, WhyOutput, environment_why};
+pub use output::{RefusedCall, WhyLog, WhyOutput, environment_why};
 pub use packets::{WHY_PCAP_VARIABLE, environment_why_packets};
-pub use roce_observe::InWords;
 pub use roce_stack::{
     Cause, DeniedAccess, Extent, FailedRequest, Failure, QpEvent, Recorded, Verdict,
 };
 
-pub(crate) use events::texts;
-pub(crate) use evidence::{
-    KernelSince, KernelView, KernelWatch, LossSigns, Places, is_of_lost_packets,
-};
-pub(crate) use output::{WhyLog, check_why_setting};
+pub(crate) use output::check_why_setting;
 pub(crate) use packets::check_why_packets_setting;
-pub(crate) use unfit::UnfitPackets;
+pub use unfit::UnfitPackets;
 
 /// The variable that makes the library write explanations, and C calls that it refuses.
 pub const WHY_VARIABLE: &str = "ROCE_WHY";

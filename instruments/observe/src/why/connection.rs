@@ -140,7 +140,7 @@ pub struct FailedConnection {
 
 impl FailedConnection {
     /// Explains a failure of this process that an event reports.
-    /// [`Context::add_evidence`](crate::Context::add_evidence) adds what became of packets that
+    /// [`FailedConnection::add_evidence`] adds what became of packets that
     /// nobody has answered.
     #[cold]
     pub fn new(
@@ -163,7 +163,7 @@ impl FailedConnection {
     /// Adds what shows why the packets to a silent peer got lost, if its address is known. The
     /// caller holds no lock that packets need.
     #[cold]
-    pub(crate) fn add_evidence(&mut self, gathered: &mut GatheredEvidence) {
+    pub fn add_evidence(&mut self, gathered: &mut GatheredEvidence) {
         let Some((local, remote)) = self.connection.local.zip(self.connection.remote) else {
             return;
         };
@@ -178,14 +178,14 @@ impl FailedConnection {
 }
 
 /// The evidence of why management datagrams get lost, gathered once for each path.
-pub(crate) struct GatheredEvidence {
+pub struct GatheredEvidence {
     signs: LossSigns,
     paths: HashMap<(IpAddr, IpAddr), Vec<Finding>>,
 }
 
 impl GatheredEvidence {
     /// Has gathered nothing yet.
-    pub(crate) fn new(signs: LossSigns) -> Self {
+    pub fn new(signs: LossSigns) -> Self {
         Self {
             signs,
             paths: HashMap::new(),
