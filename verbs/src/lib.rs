@@ -182,8 +182,6 @@ pub mod qp;
 pub mod rdma_cm;
 mod runtime;
 pub mod settings;
-#[cfg(feature = "observe")]
-mod watch;
 pub mod work;
 
 pub use prelude::*;
@@ -192,6 +190,3 @@ pub use roce_cm;
 pub use roce_faults as faults;
 #[cfg(feature = "observe")]
 pub use roce_observe::why;
-#[cfg(all(feature = "observe", any(test, fuzzing)))]
-#[doc(hidden)]
-pub use watch::hostile;

@@ -1,6 +1,6 @@
 //! One connection that was not made, as people read it.
 
-use super::evidence::{self, Finding, LossSigns};
+use super::evidence::{self, Evidence, Finding};
 use super::explanation::write_lines;
 use core::fmt;
 use roce_cm::{PortSpace, RejectReason, SidrStatus};
@@ -178,22 +178,26 @@ impl FailedConnection {
 }
 
 /// The evidence of why management datagrams get lost, gathered once for each path.
+#[derive(Debug)]
 pub struct GatheredEvidence {
-    signs: LossSigns,
+    evidence: Evidence,
+    port_counters: Vec<(&'static str, u64)>,
     paths: HashMap<(IpAddr, IpAddr), Vec<Finding>>,
 }
 
 impl GatheredEvidence {
-    /// Has gathered nothing yet.
-    pub fn new(signs: LossSigns) -> Self {
+    /// Has gathered nothing yet but the counters of the device's port.
+    pub fn new(evidence: &Evidence, port_counters: Vec<(&'static str, u64)>) -> Self {
         Self {
-            signs,
+            evidence: evidence.clone(),
+            port_counters,
             paths: HashMap::new(),
         }
     }
 
     fn between(&mut self, path: (IpAddr, IpAddr)) -> &[Finding] {
-        let gather = || evidence::between(path, REQUESTS.into(), &self.signs);
+        let gather =
+            || evidence::between(path, REQUESTS.into(), &self.port_counters, &self.evidence);
         self.paths.entry(path).or_insert_with(gather)
     }
 }

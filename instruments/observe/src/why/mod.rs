@@ -9,6 +9,7 @@ mod advice;
 mod connection;
 mod events;
 mod evidence;
+mod explainer;
 mod explanation;
 mod file;
 mod output;
@@ -19,20 +20,17 @@ pub use crate::InWords;
 pub use advice::{Advice, KINDS, Kind, kind_of_code};
 pub use connection::{ConnectionFault, Ends, FailedConnection, GatheredEvidence};
 pub use events::QpEventText;
-pub use evidence::{
-    KernelSince, KernelView, KernelWatch, LossSigns, PacketsNotSent, Places, is_of_lost_packets,
-    packets_not_sent,
-};
+pub use evidence::{Evidence, PacketsNotSent, packets_not_sent};
+pub use explainer::Explainer;
 pub use explanation::Explanation;
-pub use output::{RefusedCall, WhyLog, WhyOutput, environment_why};
+pub use output::{RefusedCall, WhyOutput, environment_why};
 pub use packets::{WHY_PCAP_VARIABLE, environment_why_packets};
 pub use roce_stack::{
     Cause, DeniedAccess, Extent, FailedRequest, Failure, QpEvent, Recorded, Verdict,
 };
 
-pub(crate) use output::check_why_setting;
+pub(crate) use output::{WhyLog, check_why_setting};
 pub(crate) use packets::check_why_packets_setting;
-pub use unfit::UnfitPackets;
 
 /// The variable that makes the library write explanations, and C calls that it refuses.
 pub const WHY_VARIABLE: &str = "ROCE_WHY";

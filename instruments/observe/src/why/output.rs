@@ -1,7 +1,8 @@
 //! Where explanations are written.
 
 use super::file::{absolute, check_file, open};
-use super::{Explanation, UnfitPackets, WHY_VARIABLE, packets};
+use super::unfit::UnfitPackets;
+use super::{Explanation, WHY_VARIABLE, packets};
 use crate::capture::RecentPackets;
 use core::fmt;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -120,7 +121,7 @@ const MAX_BYTES: usize = 4096;
 
 /// Writes explanations as QPs fail, and the packets of these QPs. Leaves out explanations beyond a rate.
 #[derive(Debug)]
-pub struct WhyLog {
+pub(crate) struct WhyLog {
     output: Option<WhyOutput>,
     /// The file for the packets of failed QPs, and these packets.
     packets: Option<(PathBuf, RecentPackets)>,
@@ -132,7 +133,10 @@ pub struct WhyLog {
 
 impl WhyLog {
     /// Writes explanations to `output`, and the packets that are kept to the file.
-    pub fn new(output: Option<WhyOutput>, packets: Option<(PathBuf, RecentPackets)>) -> Self {
+    pub(crate) fn new(
+        output: Option<WhyOutput>,
+        packets: Option<(PathBuf, RecentPackets)>,
+    ) -> Self {
         Self {
             output,
             packets,
@@ -144,12 +148,12 @@ impl WhyLog {
 
     /// Whether a failure is to be explained. An application that moves its own QP to the error state
     /// knows why. Explanations cost system calls, so this is asked first.
-    pub fn admits(&mut self, failure: &Failure) -> bool {
+    pub(super) fn admits(&mut self, failure: &Failure) -> bool {
         failure.cause != Cause::Application && self.has_room(failure.at)
     }
 
     /// Whether one more explanation may be written. Counts it.
-    pub fn has_room(&mut self, now: Instant) -> bool {
+    pub(super) fn has_room(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.since) > INTERVAL {
             (self.since, self.written) = (now, 0);
         }
@@ -162,14 +166,14 @@ impl WhyLog {
     }
 
     /// Writes about packets that a QP does not take.
-    pub fn write_unfit(&self, packets: &UnfitPackets) {
+    pub(super) fn write_unfit(&self, packets: &UnfitPackets) {
         if let Some(output) = &self.output {
             output.write(packets);
         }
     }
 
     /// Writes the explanation of a failure that was admitted, and the QP's packets if they are kept.
-    pub fn write(&mut self, mut explanation: Explanation) {
+    pub(super) fn write(&mut self, mut explanation: Explanation) {
         if let Some((path, recent)) = &self.packets {
             packets::write(path, recent, &mut explanation);
         }

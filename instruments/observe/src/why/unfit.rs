@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// Packets that a QP drops because the two ends do not fit. The QP has not failed.
 #[derive(Clone, Debug, Serialize)]
-pub struct UnfitPackets {
+pub(super) struct UnfitPackets {
     process_id: u32,
     device: String,
     qpn: u32,
@@ -25,7 +25,7 @@ pub struct UnfitPackets {
 impl UnfitPackets {
     /// Packets that a QP of this kind, on the device of this name, does not take.
     #[cold]
-    pub fn new(device: &str, kind: Option<QpKind>, mismatch: &Mismatch) -> Self {
+    pub(super) fn new(device: &str, kind: Option<QpKind>, mismatch: &Mismatch) -> Self {
         Self {
             process_id: std::process::id(),
             device: device.to_owned(),

@@ -5,8 +5,6 @@ use roce_trust::{Interface, interfaces};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// A counter of a network namespace, by the name that `nstat` shows.
 struct Counter {
@@ -110,15 +108,17 @@ const INTERFACE_COLUMNS: [(usize, &str); 6] = [
 
 /// Watches the kernel's counters from one moment on.
 #[derive(Debug)]
-pub struct KernelWatch {
+pub(crate) struct KernelWatch {
     interface: String,
     namespace: u64,
     begin: Counts,
-    looks: AtomicU32,
+    /// How often it has looked.
+    #[cfg(test)]
+    pub(crate) looks: std::sync::atomic::AtomicU32,
 }
 
 /// The kernel's counters, interfaces and neighbours at one moment.
-pub struct KernelView<'a> {
+pub(crate) struct KernelView<'a> {
     watch: &'a KernelWatch,
     counts: Option<Counts>,
     /// All interfaces; none if the system can't list them.
@@ -145,12 +145,13 @@ type Counts = BTreeMap<String, u64>;
 
 impl KernelWatch {
     /// Begins. `None` if the kernel shows no counters, as without /proc.
-    pub fn begin(interface: &str) -> Option<Self> {
+    pub(crate) fn begin(interface: &str) -> Option<Self> {
         Some(Self {
             interface: interface.to_owned(),
             namespace: namespace()?,
             begin: counts(interface)?,
-            looks: AtomicU32::new(0),
+            #[cfg(test)]
+            looks: Default::default(),
         })
     }
 
@@ -158,19 +159,16 @@ impl KernelWatch {
     /// the beginning, since it would see other interfaces, routes and counters. This takes a dozen
     /// system calls, so a caller explains all that it can with one view.
     #[cold]
-    pub fn look(&self) -> Option<KernelView<'_>> {
-        self.looks.fetch_add(1, Relaxed);
+    pub(crate) fn look(&self) -> Option<KernelView<'_>> {
+        #[cfg(test)]
+        self.looks
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         (namespace() == Some(self.namespace)).then(|| KernelView {
             watch: self,
             counts: counts(&self.interface),
             interfaces: interfaces().unwrap_or_default(),
             neighbours: fs::read_to_string("/proc/thread-self/net/arp").unwrap_or_default(),
         })
-    }
-
-    /// How often it has looked.
-    pub fn looks(&self) -> u32 {
-        self.looks.load(Relaxed)
     }
 
     fn moved(&self, now: &Counts, is_v6: bool) -> Vec<Finding> {
