@@ -14,6 +14,8 @@ mod explanation;
 mod file;
 mod output;
 mod packets;
+#[cfg(test)]
+mod tests;
 mod unfit;
 
 pub use crate::InWords;
