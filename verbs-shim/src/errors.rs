@@ -8,12 +8,14 @@ use roce_verbs::cm::{ListenError, PortClaimError};
 use roce_verbs::completion::CqResizeError;
 use roce_verbs::datagram::MulticastError;
 use roce_verbs::datapath::PortError;
-use roce_verbs::device::{OpenError, StartError};
+use roce_verbs::device::{OpenError, StartError, WrongPort};
 use roce_verbs::memory::{
     AccessError, BufferRangeError, DeregisterError, NotMapped, NotPersistent, ProgramRegionError,
     RegionError, RegisterError, ReregisterError,
 };
-use roce_verbs::qp::{ConnectError, CreateQpError, ModifyError, QpError, SrqError};
+use roce_verbs::qp::{
+    ConnectError, CreateQpError, FixedAttributesError, ModifyError, QpError, SrqError,
+};
 use roce_verbs::rdma_cm::IdError;
 use roce_verbs::roce_cm::{Addresses, CmError};
 use roce_verbs::work::PostError;
@@ -98,6 +100,7 @@ to_errno! {
         Self::QpnsUsedUp { .. } => Errno::ENOMEM,
         Self::Srq(error) => error.to_errno(),
     }
+    FixedAttributesError {}
     IdError {
         Self::NoSuchDevice(_) => Errno::ENODEV,
         Self::NoRoute { source, .. } => source.to_errno(),
@@ -161,6 +164,7 @@ to_errno! {
         Self::Stopped { .. } => Errno::EIO,
         Self::QpNumbers { source, .. } | Self::System { source, .. } => source.to_errno(),
     }
+    WrongPort {}
 }
 
 impl ToErrno for io::Error {
