@@ -8,7 +8,7 @@ use roce_verbs::cm::{ListenError, PortClaimError};
 use roce_verbs::completion::CqResizeError;
 use roce_verbs::datagram::MulticastError;
 use roce_verbs::datapath::PortError;
-use roce_verbs::device::{OpenError, StartError, WrongPort};
+use roce_verbs::device::{OpenError, StartError};
 use roce_verbs::memory::{
     AccessError, BufferRangeError, DeregisterError, NotMapped, NotPersistent, ProgramRegionError,
     RegionError, RegisterError, ReregisterError,
@@ -164,7 +164,6 @@ to_errno! {
         Self::Stopped { .. } => Errno::EIO,
         Self::QpNumbers { source, .. } | Self::System { source, .. } => source.to_errno(),
     }
-    WrongPort {}
 }
 
 impl ToErrno for io::Error {

@@ -25,32 +25,6 @@ pub struct Device {
     extra_addresses: Vec<IpAddr>,
 }
 
-/// A port that no device has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct WrongPort(pub u32);
-
-impl std::fmt::Display for WrongPort {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the port is {}, but the device has only port 1", self.0)
-    }
-}
-
-debug_as_display!(WrongPort);
-
-impl std::error::Error for WrongPort {}
-
-/// Checks the number of a port.
-///
-/// # Errors
-/// If it is not 1.
-pub fn check_port(port: u32) -> Result<(), WrongPort> {
-    if port == 1 {
-        Ok(())
-    } else {
-        Err(WrongPort(port))
-    }
-}
-
 const VARIABLE: &str = "ROCE_DEVICES";
 
 /// All interfaces.

@@ -5,6 +5,7 @@ use crate::ah::{address_options, check_path};
 use crate::convert::{access, c_qp_state, gid, qp_state};
 use crate::prelude::*;
 use crate::rates::static_rate;
+use crate::state::check_port;
 use roce_verbs::qp::{FixedAttributes, PathMtu, QKey, QpAttributes, QpState, RateLimit, RnrTimer};
 use roce_verbs::{Access, Psn, Qpn};
 
@@ -47,10 +48,13 @@ impl Qp {
             current_state: if_set(has(QP_CUR_STATE), || qp_state(attr.cur_qp_state))?,
             sets_drain_event: has(QP_EN_SQD_ASYNC_NOTIFY),
             pkey_index: has(QP_PKEY_INDEX).then_some(attr.pkey_index),
-            port: has(QP_PORT).then_some(attr.port_num.into()),
+            sets_port: has(QP_PORT),
             is_migrated: has(QP_PATH_MIG_STATE).then_some(attr.path_mig_state == MIG_MIGRATED),
         };
         self.qp.check_fixed(to, &fixed).or_errno()?;
+        if fixed.sets_port {
+            check_port(attr.port_num.into())?;
+        }
         let attributes = self.attributes(attr, to, mask)?;
         self.qp.modify_portably(attributes).or_errno()?;
         save_attributes(&mut self.attr.lock(), attr, mask);

@@ -1,7 +1,6 @@
 //! The attributes of QPs that have one value on this NIC, and attributes that it ignores.
 
 use super::QueuePair;
-use crate::device::{WrongPort, check_port};
 use crate::error::ConnectError;
 use core::fmt;
 use roce_stack::{QpAttributes, QpKind, QpState};
@@ -16,65 +15,20 @@ pub struct FixedAttributes {
     pub sets_drain_event: bool,
     /// The index of the P_Key.
     pub pkey_index: Option<u16>,
-    /// The port.
-    pub port: Option<u32>,
+    /// Whether the program sets the port.
+    pub sets_port: bool,
     /// Whether the QP has migrated to the path that it has.
     pub is_migrated: Option<bool>,
 }
 
-/// Why such attributes are refused. The text has the names of C.
+/// Why such attributes are refused: one is missing or not allowed in the transition, or has not its only value.
+/// The text has the names of C.
 #[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FixedAttributesError {
-    /// The transition needs an attribute that is not set.
-    Missing(QpState, QpState, &'static str),
-    /// The transition does not take an attribute that is set.
-    NotAllowed(QpState, QpState, &'static str),
-    /// The QP is not in the state that the program expects.
-    State {
-        /// The state that the program expects.
-        expected: QpState,
-        /// The QP's state.
-        found: QpState,
-    },
-    /// The QP has not migrated.
-    NotMigrated,
-    /// The port does not exist.
-    Port(WrongPort),
-    /// The P_Key does not exist.
-    PKeyIndex(u16),
-}
+pub struct FixedAttributesError(String);
 
 impl fmt::Display for FixedAttributesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(from, to, attribute) => {
-                let (from, to) = (from.name(), to.name());
-                write!(
-                    f,
-                    "{from} to {to}: attr_mask lacks {attribute}, which this transition requires"
-                )
-            }
-            Self::NotAllowed(from, to, attribute) => {
-                let (from, to) = (from.name(), to.name());
-                write!(
-                    f,
-                    "{from} to {to}: {attribute} can't be set in this transition"
-                )
-            }
-            Self::State { expected, found } => {
-                let (expected, found) = (expected.name(), found.name());
-                write!(f, "cur_qp_state is {expected}, but the QP is in {found}")
-            }
-            Self::NotMigrated => {
-                f.write_str("path_mig_state must be IBV_MIG_MIGRATED: there is no other path")
-            }
-            Self::Port(wrong) => wrong.fmt(f),
-            Self::PKeyIndex(index) => write!(
-                f,
-                "pkey_index is {index}, but the device has only one P_Key, at index 0"
-            ),
-        }
+        f.write_str(&self.0)
     }
 }
 
@@ -113,32 +67,39 @@ fn rules(
 impl FixedAttributes {
     fn check(&self, kind: QpKind, from: QpState, to: QpState) -> Result<(), FixedAttributesError> {
         let (needs, takes) = rules(kind, from, to);
+        let refuse = |why| Err(FixedAttributesError(why));
+        let transition = format!("{} to {}", from.name(), to.name());
         for (attribute, is_set) in [
             (STATE, self.current_state.is_some()),
             (DRAIN_EVENT, self.sets_drain_event),
             (PKEY_INDEX, self.pkey_index.is_some()),
-            (PORT, self.port.is_some()),
+            (PORT, self.sets_port),
             (MIGRATION, self.is_migrated.is_some()),
         ] {
-            if !is_set && needs.contains(&attribute) {
-                return Err(FixedAttributesError::Missing(from, to, attribute));
+            let is_needed = needs.contains(&attribute);
+            if !is_set && is_needed {
+                return refuse(format!(
+                    "{transition}: attr_mask lacks {attribute}, which this transition requires"
+                ));
             }
-            if is_set && !needs.contains(&attribute) && !takes.contains(&attribute) {
-                return Err(FixedAttributesError::NotAllowed(from, to, attribute));
+            if is_set && !is_needed && !takes.contains(&attribute) {
+                return refuse(format!(
+                    "{transition}: {attribute} can't be set in this transition"
+                ));
             }
         }
-        if let Some(expected) = self.current_state.filter(|expected| *expected != from) {
-            let found = from;
-            return Err(FixedAttributesError::State { expected, found });
-        }
-        if self.is_migrated == Some(false) {
-            return Err(FixedAttributesError::NotMigrated);
-        }
-        if let Some(port) = self.port {
-            check_port(port).map_err(FixedAttributesError::Port)?;
-        }
-        match self.pkey_index {
-            Some(index @ 1..) => Err(FixedAttributesError::PKeyIndex(index)),
+        match (self.current_state, self.is_migrated, self.pkey_index) {
+            (Some(state), ..) if state != from => refuse(format!(
+                "cur_qp_state is {}, but the QP is in {}",
+                state.name(),
+                from.name()
+            )),
+            (_, Some(false), _) => {
+                refuse("path_mig_state must be IBV_MIG_MIGRATED: there is no other path".to_owned())
+            }
+            (.., Some(index @ 1..)) => refuse(format!(
+                "pkey_index is {index}, but the device has only one P_Key, at index 0"
+            )),
             _ => Ok(()),
         }
     }
@@ -148,7 +109,7 @@ impl QueuePair {
     /// Checks attributes that change nothing, for a transition to the state `to`, or in the present state.
     ///
     /// # Errors
-    /// If one is missing or not allowed in the transition, or has not the only valid value.
+    /// See [`FixedAttributesError`].
     pub fn check_fixed(
         &self,
         to: Option<QpState>,
