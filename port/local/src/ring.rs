@@ -1,7 +1,7 @@
 //! The two ends of a ring: packets in shared memory.
 //!
 //! A ring holds *records*. A record is one packet or several of the same length, one after the other, behind
-//! a head of [`HEAD_BYTES`]. Records begin on cache lines.
+//! a head of 16 bytes. Records begin on cache lines.
 //!
 //! Neither end trusts the other: it reads a counter or a head once, and checks it before it uses it. The
 //! receiver copies each packet out of the ring before anybody looks at it.
