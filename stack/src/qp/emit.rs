@@ -183,7 +183,7 @@ pub(crate) fn write_run(
     for bytes in slot.bytes.chunks_exact_mut(len) {
         seal_into(bytes, ip, src_port, repr, run.payload_len, &mut fill)?;
         advance(repr);
-        if let Some(IpHeader::V4 { id, .. }) = &mut ip {
+        if let IpHeader::V4 { id, .. } = &mut ip {
             *id = id.wrapping_add(1);
         }
         packets += 1;
@@ -196,7 +196,7 @@ pub(crate) fn write_run(
 #[inline(always)]
 fn seal_into(
     bytes: &mut [u8],
-    ip: Option<IpHeader>,
+    ip: IpHeader,
     src_port: u16,
     repr: &PacketRepr,
     payload_len: usize,
@@ -226,23 +226,23 @@ pub(crate) fn count_packets(
     }
 }
 
-/// The fields of the packet's IP header that the ICRC covers; `None` for a packet without an ICRC.
+/// The fields of the packet's IP header that the ICRC covers.
 // rule: A17.3.1-version
 #[inline(always)]
-fn ip_header(path: &TxMeta, covered: IpCovered) -> Option<IpHeader> {
+fn ip_header(path: &TxMeta, covered: IpCovered) -> IpHeader {
     let (id, flags_fragment) = match covered {
         IpCovered::V4 { id, flags_fragment } => (id, flags_fragment),
         IpCovered::V6 | IpCovered::V4Hidden => (0, 0x4000),
         IpCovered::Grh => {
             cold_path();
-            return Some(IpHeader::Grh {
+            return IpHeader::Grh {
                 sgid: gid(path.src),
                 dgid: gid(path.dst),
-            });
+            };
         }
-        IpCovered::OnHost => return None,
+        IpCovered::OnHost => return IpHeader::OnHost,
     };
-    Some(match (path.src, path.dst) {
+    match (path.src, path.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => IpHeader::V4 {
             src: src.octets(),
             dst: dst.octets(),
@@ -253,5 +253,5 @@ fn ip_header(path: &TxMeta, covered: IpCovered) -> Option<IpHeader> {
             src: gid(src),
             dst: gid(dst),
         },
-    })
+    }
 }

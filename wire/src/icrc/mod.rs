@@ -64,6 +64,8 @@ pub enum IpHeader {
         /// Destination GID.
         dgid: [u8; 16],
     },
+    /// None: the packet never leaves the host's memory. Its ICRC is 0.
+    OnHost,
 }
 
 /// The flags of an IPv4 packet that must not be fragmented.
@@ -114,6 +116,9 @@ pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_ic
     #[cfg(all(target_arch = "x86_64", feature = "std"))]
     if let Some(icrc) = compute_v4(ip, src_port, dst_port, transport_without_icrc) {
         return icrc;
+    }
+    if *ip == IpHeader::OnHost {
+        return 0;
     }
     compute_with_tables(ip, src_port, dst_port, transport_without_icrc)
 }
@@ -232,6 +237,7 @@ fn compute_with_tables(
             cold_path();
             return compute_v1(sgid, dgid, transport_without_icrc);
         }
+        IpHeader::OnHost => return 0,
     }
     match transport_without_icrc.split_first_chunk::<4>() {
         Some((&front, rest)) => finish(!(register ^ image(front, 4)), rest),

@@ -39,6 +39,7 @@ fn by_the_book(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &[u8]) ->
             bytes.extend(sgid);
             bytes.extend(dgid);
         }
+        IpHeader::OnHost => return 0,
     }
     if !matches!(ip, IpHeader::Grh { .. }) {
         bytes.extend(src_port.to_be_bytes());

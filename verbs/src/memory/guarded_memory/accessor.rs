@@ -200,7 +200,7 @@ mod tests {
             flags_fragment: 0x4000,
         };
         let mut copied = |at| {
-            let mut packet = Unsealed::new(Some(ip), 1, 2, &mut bytes, 12..12 + 1024);
+            let mut packet = Unsealed::new(ip, 1, 2, &mut bytes, 12..12 + 1024);
             memory().read_packet(at, &mut packet)
         };
         assert_eq!(copied(mapped.at(PAGE - 512)), Ok(()));

@@ -11,8 +11,7 @@ use crate::ICRC_LEN;
 /// it.
 #[derive(Debug)]
 pub struct Unsealed<'a> {
-    /// `None` for a packet that gets no ICRC.
-    ip: Option<IpHeader>,
+    ip: IpHeader,
     src_port: u16,
     dst_port: u16,
     transport: &'a mut [u8],
@@ -23,14 +22,13 @@ pub struct Unsealed<'a> {
 
 impl<'a> Unsealed<'a> {
     /// The packet whose bytes from the BTH to the ICRC are `transport`. Its payload is the range
-    /// `payload` of them. Without an IP header, the packet never leaves the host, and gets no ICRC: its
-    /// last four bytes become zeros.
+    /// `payload` of them.
     ///
     /// # Panics
     /// If `payload` is not within `transport`.
     #[inline(always)]
     pub fn new(
-        ip: Option<IpHeader>,
+        ip: IpHeader,
         src_port: u16,
         dst_port: u16,
         transport: &'a mut [u8],
@@ -77,7 +75,7 @@ impl<'a> Unsealed<'a> {
     )]
     pub unsafe fn copy_from(&mut self, from: *const u8) {
         #[cfg(all(target_arch = "x86_64", feature = "std"))]
-        if self.ip.is_some() && self.payload.len() >= super::clmul::MIN_COPIED_LEN {
+        if self.payload.len() >= super::clmul::MIN_COPIED_LEN {
             // SAFETY: our contract.
             self.icrc = unsafe { self.copy_at_once(from) };
             if self.icrc.is_some() {
@@ -101,8 +99,7 @@ impl<'a> Unsealed<'a> {
     unsafe fn copy_at_once(&mut self, from: *const u8) -> Option<u32> {
         let covered = self.transport.len().checked_sub(ICRC_LEN)?;
         let covered = self.transport.get_mut(..covered)?;
-        let (first, second) =
-            super::headers_v4(self.ip.as_ref()?, self.src_port, self.dst_port, covered)?;
+        let (first, second) = super::headers_v4(&self.ip, self.src_port, self.dst_port, covered)?;
         let payload = self.payload.clone();
         // SAFETY: our contract; `copy` refuses what does not fit.
         let register = unsafe { super::clmul::copy(first, second, covered, payload, from) };
@@ -112,9 +109,8 @@ impl<'a> Unsealed<'a> {
     /// Makes the ICRC that of a FLUSH of Soft-RoCE: see [`cover_again`](super::cover_again). Call it
     /// after the payload is written.
     pub fn cover_headers_again(&mut self) {
-        let covered = self.transport.split_last_chunk::<ICRC_LEN>();
-        if let (Some(ip), Some((covered, _))) = (&self.ip, covered) {
-            let icrc = super::compute(ip, self.src_port, self.dst_port, covered);
+        if let Some((covered, _)) = self.transport.split_last_chunk::<ICRC_LEN>() {
+            let icrc = super::compute(&self.ip, self.src_port, self.dst_port, covered);
             self.icrc = Some(super::cover_again(icrc, covered));
         }
     }
@@ -122,16 +118,10 @@ impl<'a> Unsealed<'a> {
     /// Writes the ICRC.
     #[inline(always)]
     pub fn seal(&mut self) {
-        match (
-            self.icrc,
-            &self.ip,
-            self.transport.last_chunk_mut::<ICRC_LEN>(),
-        ) {
+        match (self.icrc, self.transport.last_chunk_mut::<ICRC_LEN>()) {
             // rule: A17.3.3-order
-            (Some(icrc), _, Some(stored)) => *stored = icrc.to_le_bytes(),
-            (None, None, Some(stored)) => *stored = [0; ICRC_LEN],
-            (None, Some(ip), _) => seal(ip, self.src_port, self.dst_port, self.transport),
-            (_, _, None) => {}
+            (Some(icrc), Some(stored)) => *stored = icrc.to_le_bytes(),
+            _ => seal(&self.ip, self.src_port, self.dst_port, self.transport),
         }
     }
 }

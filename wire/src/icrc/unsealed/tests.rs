@@ -42,7 +42,7 @@ fn both(ip: IpHeader, packet: &[u8], at: usize, payload: &[u8]) -> [Vec<u8>; 2] 
 
 fn copy(ip: IpHeader, packet: &mut [u8], range: Range<usize>, payload: &[u8]) {
     assert_eq!(range.len(), payload.len());
-    let mut unsealed = Unsealed::new(Some(ip), PORTS.0, PORTS.1, packet, range);
+    let mut unsealed = Unsealed::new(ip, PORTS.0, PORTS.1, packet, range);
     #[expect(unsafe_code, reason = "the function that is tested")]
     // SAFETY: `payload` has this number of bytes.
     unsafe {
@@ -120,7 +120,7 @@ fn a_payload_can_be_written_anew() {
     let ip = v4(&mut numbers);
     let payload = numbers.bytes(1024);
     let mut packet = numbers.bytes(room(12, 1024));
-    let mut unsealed = Unsealed::new(Some(ip), PORTS.0, PORTS.1, &mut packet, 12..12 + 1024);
+    let mut unsealed = Unsealed::new(ip, PORTS.0, PORTS.1, &mut packet, 12..12 + 1024);
     assert_eq!(unsealed.payload_len(), 1024);
     #[expect(unsafe_code, reason = "the function that is tested")]
     // SAFETY: `payload` has this number of bytes.
@@ -138,5 +138,18 @@ fn a_payload_can_be_written_anew() {
 #[should_panic(expected = "payload")]
 fn a_payload_outside_of_the_packet_is_refused() {
     let ip = v4(&mut Numbers(54));
-    Unsealed::new(Some(ip), PORTS.0, PORTS.1, &mut [0; 20], 12..21);
+    Unsealed::new(ip, PORTS.0, PORTS.1, &mut [0; 20], 12..21);
+}
+
+#[test]
+fn a_packet_on_the_host_gets_no_icrc() {
+    for len in [0, 8, 1024] {
+        let mut packet = vec![0xa5; 12 + len + 4];
+        let payload = vec![7; len];
+        let mut unsealed = Unsealed::new(IpHeader::OnHost, 1, 2, &mut packet, 12..12 + len);
+        unsealed.payload_mut().copy_from_slice(&payload);
+        unsealed.seal();
+        assert_eq!(packet[12..12 + len], payload);
+        assert_eq!(packet[12 + len..], [0; 4]);
+    }
 }
