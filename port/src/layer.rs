@@ -58,6 +58,12 @@ pub trait Layer {
         port.flush()
     }
 
+    /// [`Port::queued`].
+    #[inline]
+    fn queued(&self, port: &impl Port) -> usize {
+        port.queued()
+    }
+
     /// [`Port::packet_fds`].
     fn packet_fds<'a>(&'a self, port: &'a impl Port) -> Vec<PortFd<'a>> {
         port.packet_fds()
@@ -68,7 +74,7 @@ pub trait Layer {
         None
     }
 
-    /// The layer's own counters, by name.
+    /// The layer's own counters, by name. One with the name of a counter of the port adds to it.
     fn each_counter(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -149,7 +155,7 @@ impl<L: Layer, P: Port> Port for Layered<L, P> {
     }
 
     fn queued(&self) -> usize {
-        self.port.queued()
+        self.layer.queued(&self.port)
     }
 
     fn batches_mixed_packets(&self) -> bool {
@@ -179,7 +185,12 @@ impl<L: Layer, P: Port> Port for Layered<L, P> {
 
     fn each_counter(&self) -> Vec<(&'static str, u64)> {
         let mut counters = self.port.each_counter();
-        counters.extend(self.layer.each_counter());
+        for (name, count) in self.layer.each_counter() {
+            match counters.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, sum)) => *sum += count,
+                None => counters.push((name, count)),
+            }
+        }
         counters
     }
 

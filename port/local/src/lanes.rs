@@ -33,6 +33,8 @@ const LOOK_INTERVAL: u32 = 4096;
 const MAX_LANES: usize = 128;
 /// While packets come by lanes and none by the port inside, that port is asked once in this time.
 const PORT_INTERVAL: Duration = Duration::from_micros(10);
+/// The number of calls after which the clock is read for that.
+const CLOCK_INTERVAL: u32 = 8;
 /// "Don't fragment", as all packets of RoCE.
 const DONT_FRAGMENT: u16 = 0x4000;
 
@@ -63,10 +65,14 @@ pub struct Lanes {
     /// The lane to receive from first.
     next: usize,
     reserved: Reserved,
+    /// The number of packets that wait for a flush.
+    hidden: usize,
     /// The packets of a run that is lost are written here, and a packet that was received lies here.
     room: Vec<u8>,
     /// When the port inside has to be asked again.
     ask_port_at: Option<Instant>,
+    /// The number of calls since the clock was read that have not asked it.
+    not_asked: u32,
     /// Whether somebody has waited for descriptors, so that one of them may be the port's.
     has_slept: AtomicBool,
     counters: LaneCounters,
@@ -75,7 +81,9 @@ pub struct Lanes {
 #[derive(Debug, Default)]
 struct LaneCounters {
     tx_packets: u64,
+    tx_bytes: u64,
     rx_packets: u64,
+    rx_bytes: u64,
     opened: u64,
     accepted: u64,
     wake_ups: u64,
@@ -172,8 +180,10 @@ impl Lanes {
             incoming: Vec::new(),
             next: 0,
             reserved: Reserved::Port,
+            hidden: 0,
             room: vec![0; MAX_PACKET_BYTES],
             ask_port_at: None,
+            not_asked: 0,
             has_slept: AtomicBool::new(true),
             counters: LaneCounters::default(),
         })
@@ -336,7 +346,7 @@ impl Lanes {
             self.incoming.extend(offered);
         }
         let count = self.incoming.len();
-        let mut packets = 0;
+        let (mut packets, mut total) = (0, 0);
         for _ in 0..count {
             if packets >= budget {
                 break;
@@ -355,6 +365,7 @@ impl Lanes {
                         traffic_class: label.traffic_class,
                         ip: covered(label.has_icrc, src, index),
                     };
+                    total += bytes.len() as u64;
                     sink.packet(&meta, bytes);
                 });
             match taken {
@@ -377,16 +388,26 @@ impl Lanes {
             }
         }
         self.counters.rx_packets += packets as u64;
+        self.counters.rx_bytes += total;
         packets
     }
 
     /// Whether the port inside may have packets that are worth a system call.
     fn must_ask_port(&mut self) -> bool {
         // Somebody who has waited may have been woken up by the port.
-        if self.incoming.is_empty() || self.has_slept.swap(false, Ordering::Relaxed) {
+        if self.incoming.is_empty() || self.has_slept.load(Ordering::Relaxed) {
+            self.has_slept.store(false, Ordering::Relaxed);
             return true;
         }
-        self.ask_port_at.is_none_or(|at| Instant::now() >= at)
+        let Some(at) = self.ask_port_at else {
+            return true;
+        };
+        self.not_asked += 1;
+        if self.not_asked < CLOCK_INTERVAL {
+            return false;
+        }
+        self.not_asked = 0;
+        Instant::now() >= at
     }
 }
 
@@ -487,7 +508,10 @@ impl Layer for Lanes {
             Reserved::Port => port.commit(),
             Reserved::Lane(lane) => {
                 if let Some(out) = &mut self.outgoing[lane] {
-                    self.counters.tx_packets += out.ring.commit() as u64;
+                    self.counters.tx_bytes += out.ring.room().len() as u64;
+                    let packets = out.ring.commit();
+                    self.counters.tx_packets += packets as u64;
+                    self.hidden += packets;
                     out.is_dirty = true;
                 }
             }
@@ -503,9 +527,7 @@ impl Layer for Lanes {
         sink: &mut dyn RxSink,
     ) -> Result<usize, PortError> {
         let packets = self.take(budget, sink);
-        if packets > 0 && self.ask_port_at.is_some_and(|at| Instant::now() < at)
-            || !self.must_ask_port()
-        {
+        if !self.must_ask_port() {
             return Ok(packets);
         }
         let more = port.receive(budget.saturating_sub(packets).max(1), sink)?;
@@ -517,13 +539,19 @@ impl Layer for Lanes {
     }
 
     fn flush(&mut self, port: &mut impl Port) -> Result<bool, PortError> {
-        for out in self.outgoing.iter_mut().flatten() {
-            self.counters.wake_ups += u64::from(out.show());
+        if std::mem::take(&mut self.hidden) > 0 {
+            for out in self.outgoing.iter_mut().flatten() {
+                self.counters.wake_ups += u64::from(out.show());
+            }
         }
         match port.queued() {
             0 => Ok(true),
             _ => port.flush(),
         }
+    }
+
+    fn queued(&self, port: &impl Port) -> usize {
+        self.hidden + port.queued()
     }
 
     fn packet_fds<'a>(&'a self, port: &'a impl Port) -> Vec<PortFd<'a>> {
@@ -548,6 +576,10 @@ impl Layer for Lanes {
     fn each_counter(&self) -> Vec<(&'static str, u64)> {
         let of = &self.counters;
         vec![
+            ("tx_packets", of.tx_packets),
+            ("rx_packets", of.rx_packets),
+            ("tx_bytes", of.tx_bytes),
+            ("rx_bytes", of.rx_bytes),
             ("tx_lane_packets", of.tx_packets),
             ("rx_lane_packets", of.rx_packets),
             ("lanes_opened", of.opened),

@@ -16,6 +16,9 @@ const ZERO_COPY_IS_FASTER: &str =
 /// Why sockets are not used with RoCE v1.
 const SOCKETS_ARE_ROCE_V2: &str = "RoCE v1 was asked for (ROCE_V1=1), which sockets can't carry";
 
+/// Why there are no lanes, if they are not wanted.
+const LANES_OFF: &str = "sockets were asked for (ROCE_LOCAL=off)";
+
 /// Opens the port of a device, for QPs with numbers in `qpn_range` and packets with these
 /// priorities, if any. Also returns the datapaths that were not chosen, and why.
 pub(crate) fn open(
@@ -81,7 +84,11 @@ fn open_udp(
     config.splice = options.udp_splice;
     config.source_port_secret = source_port_secret();
     config.priorities = priorities;
-    DatapathPort::Udp(Box::new(UdpPort::new(config)), None)
+    let lanes = match options.sockets_only {
+        true => Err(LANES_OFF.to_owned()),
+        false => Ok(None),
+    };
+    DatapathPort::Udp(Box::new(UdpPort::new(config)), lanes)
 }
 
 fn refused(device: &Device, why: String) -> StartError {

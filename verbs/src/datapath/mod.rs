@@ -132,6 +132,8 @@ pub enum DatapathKind {
         /// Why the kernel copies every datagram that is sent; `None` if it sends long ones without
         /// a copy.
         why_copied: Option<&'static str>,
+        /// Why packets to other devices on this host go through sockets, too; `None` if they take lanes.
+        why_no_lanes: Option<String>,
     },
     /// AF_XDP.
     Xdp {

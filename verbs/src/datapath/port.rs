@@ -14,7 +14,6 @@ use roce_port::{NoLayer as FaultLayer, NoLayer as LinkGate};
 use roce_udp::UdpPort;
 #[cfg(feature = "xdp")]
 use roce_xdp::XdpPort;
-use std::io;
 
 /// The port of an open device, inside its layers. The NIC sends through a `dyn Transmit`, so the type
 /// costs a packet nothing.
@@ -69,7 +68,8 @@ fn around_gate(port: impl Port + Send + 'static, tap: Option<Tap>) -> DevicePort
 
 /// The port of a datapath that has just been chosen.
 pub(crate) enum DatapathPort {
-    Udp(Box<UdpPort>, Option<Box<Lanes>>),
+    /// With lanes, once they are open, or the reason why there are none.
+    Udp(Box<UdpPort>, Result<Option<Box<Lanes>>, String>),
     #[cfg(feature = "xdp")]
     Xdp(Box<XdpPort>, DatapathKind),
 }
@@ -86,8 +86,8 @@ impl DatapathPort {
     /// The port with the layers around it.
     pub(crate) fn inside(self, layers: Layers) -> DevicePort {
         match self {
-            Self::Udp(port, None) => layers.around(*port),
-            Self::Udp(port, Some(layer)) => layers.around(Layered {
+            Self::Udp(port, Ok(None) | Err(_)) => layers.around(*port),
+            Self::Udp(port, Ok(Some(layer))) => layers.around(Layered {
                 layer: *layer,
                 port: *port,
             }),
@@ -97,30 +97,35 @@ impl DatapathPort {
     }
 
     /// Lets packets to other devices on this host take lanes.
-    pub(crate) fn open_lanes(&mut self, with_icrc: bool) -> io::Result<()> {
-        let Self::Udp(port, place) = self else {
-            return Ok(());
+    pub(crate) fn open_lanes(&mut self, with_icrc: bool) {
+        let Self::Udp(port, lanes) = self else {
+            return;
         };
-        let lanes = Lanes::new(LaneConfig {
+        let opened = Lanes::new(LaneConfig {
             with_icrc,
             source_port_secret: source_port_secret(),
-        })?;
-        port.take_offers(lanes.inbox());
-        *place = Some(Box::new(lanes));
-        Ok(())
+        });
+        if let Ok(opened) = &opened {
+            port.take_offers(opened.inbox());
+        }
+        *lanes = opened
+            .map(|lanes| Some(Box::new(lanes)))
+            .map_err(|error| error.to_string());
     }
 
     /// The kind and limits of the port, with the datapaths that were not chosen.
     pub(crate) fn describe(&mut self, not_taken: Vec<NotTaken>) -> Datapath {
         let capabilities = self.as_port().capabilities();
         let kind = match self {
-            Self::Udp(port, _) => {
+            Self::Udp(port, lanes) => {
+                let why_no_lanes = lanes.as_ref().err().cloned();
                 let offer = port.offer();
                 DatapathKind::Udp {
                     segmentation: offer.segmentation,
                     coalescing: offer.coalescing,
                     flow_sockets: offer.flow_sockets,
                     why_copied: offer.why_copied,
+                    why_no_lanes,
                 }
             }
             #[cfg(feature = "xdp")]

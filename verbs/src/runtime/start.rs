@@ -91,12 +91,7 @@ impl Starter {
             datapath::open(&self.device, &self.options, self.priorities, qpn_range)?;
         let mut layers = self.layers.lock();
         if !self.options.sockets_only {
-            let with_icrc = layers.look_at_packets();
-            let opened = datapath_port.open_lanes(with_icrc);
-            opened.map_err(|source| StartError::System {
-                what: "making a doorbell for other processes",
-                source,
-            })?;
+            datapath_port.open_lanes(layers.look_at_packets());
         }
         let port = datapath_port.as_port();
         if engine.mad_listener.is_some()

@@ -44,6 +44,9 @@ struct Entry {
     /// Why the kernel copies every datagram that is sent; absent if it sends long ones without a
     /// copy.
     why_copied: Option<&'static str>,
+    /// Whether packets to other devices on this host take lanes.
+    has_lanes: Option<bool>,
+    why_no_lanes: Option<String>,
     xdp: Option<Xdp>,
     datapaths_not_taken: Vec<NotTaken>,
     /// `yes`, or why RoCE v1 is not available.
@@ -241,6 +244,14 @@ impl Entry {
             )?,
             (_, Some(why)) => writeln!(out, "  long datagrams  copied by the kernel: {why}")?,
         }
+        match (self.has_lanes, &self.why_no_lanes) {
+            (None, _) => {}
+            (_, None) => writeln!(
+                out,
+                "  on this host    packets to this user's processes go through shared memory"
+            )?,
+            (_, Some(why)) => writeln!(out, "  on this host    packets go through sockets: {why}")?,
+        }
         match self.max_packet_bytes {
             Some(bytes) => writeln!(out, "  largest packet  {bytes} bytes, from BTH to ICRC"),
             None => Ok(()),
@@ -281,11 +292,14 @@ impl Entry {
                 coalescing,
                 flow_sockets,
                 why_copied,
+                why_no_lanes,
             } => {
                 self.segmentation = Some(segmentation);
                 self.coalescing = Some(coalescing);
                 self.flow_sockets = Some(flow_sockets);
                 self.why_copied = why_copied;
+                self.has_lanes = Some(why_no_lanes.is_none());
+                self.why_no_lanes = why_no_lanes;
             }
             DatapathKind::Xdp {
                 attachment,

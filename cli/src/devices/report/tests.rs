@@ -16,6 +16,8 @@ fn entry(name: &str, gids: &[&str]) -> Entry {
         coalescing: Some(false),
         flow_sockets: Some(128),
         why_copied: Some("not today"),
+        has_lanes: Some(false),
+        why_no_lanes: Some("not today".to_owned()),
         xdp: None,
         datapaths_not_taken: vec![NotTaken {
             datapath: "xdp",
@@ -85,6 +87,7 @@ fn verbose_says_how_and_why() {
         "  coalescing      no, the kernel lacks UDP_GRO: packets go one by one",
         "  source ports    one for each flow, for up to 128 flows",
         "  long datagrams  copied by the kernel: not today",
+        "  on this host    packets go through sockets: not today",
         "  largest packet  1452 bytes, from BTH to ICRC",
         "",
         "eth1 is no device: the interface is down (`ip link set up`)",
