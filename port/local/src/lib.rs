@@ -20,6 +20,9 @@
 pub mod counters;
 #[cfg(not(loom))]
 mod doorbell;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+#[doc(hidden)]
+pub mod hostile;
 #[cfg(not(loom))]
 mod inbox;
 #[cfg(not(loom))]
@@ -28,6 +31,8 @@ mod lanes;
 mod mapping;
 #[cfg(not(loom))]
 pub mod ring;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 #[cfg(not(loom))]
 pub use inbox::Inbox;
