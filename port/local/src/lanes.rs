@@ -9,7 +9,7 @@ use roce_stack::{
     Flow, IpCovered, QpnRange, ReserveError, RoceVersion, RxMeta, Sequenced, TxMeta, TxSlot,
 };
 use roce_wire::Qpn;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hint::cold_path;
 use std::io;
 use std::net::IpAddr;
@@ -29,6 +29,8 @@ const LAST_RETRY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The number of reservations after which a sender looks whether the receiver is gone.
 const LOOK_INTERVAL: u32 = 4096;
+/// The most QPs that a lane remembers.
+const MOST_QPS: usize = 4096;
 /// The most lanes that lead away from a device.
 const MAX_LANES: usize = 128;
 /// While packets come by lanes and none by the port inside, that port is asked once in this time.
@@ -126,6 +128,10 @@ struct Outgoing {
     /// Since when the ring has had no room.
     full_since: Option<Instant>,
     reservations: u32,
+    /// The QP that the last packet was for.
+    last_qp: Option<Qpn>,
+    /// All such QPs, or some of them.
+    qps: HashSet<u32>,
 }
 
 impl Outgoing {
@@ -138,6 +144,26 @@ impl Outgoing {
         let polled = poll(&mut fds, PollTimeout::ZERO);
         // The receiver sends nothing, so anything is its end.
         polled.is_ok_and(|ready| ready > 0)
+    }
+
+    /// Whether to look whether the receiver is gone, before a packet to `qp`. Another process may have its QPNs
+    /// now, but draws new ones.
+    #[inline]
+    fn must_look(&mut self, qp: Qpn, is_retransmission: bool) -> bool {
+        self.reservations += 1;
+        let is_due = self.reservations >= LOOK_INTERVAL || is_retransmission;
+        if is_due || self.ring.is_closed() {
+            self.reservations = 0;
+            return true;
+        }
+        if self.last_qp == Some(qp) {
+            return false;
+        }
+        self.last_qp = Some(qp);
+        if self.qps.len() >= MOST_QPS {
+            self.qps.clear();
+        }
+        self.qps.insert(qp.get())
     }
 
     /// Shows the receiver what was committed, and wakes it up if it sleeps. Returns whether it slept.
@@ -194,9 +220,34 @@ impl Lanes {
         Arc::clone(&self.inbox)
     }
 
-    /// The lane for packets to a device, if they take one.
+    /// The lane for a packet, if it takes one.
     #[inline]
-    fn lane_to(&mut self, port: &mut impl Port, to: &TxMeta, qpn: Qpn) -> Option<usize> {
+    fn lane_to(
+        &mut self,
+        port: &mut impl Port,
+        to: &TxMeta,
+        qpn: Qpn,
+        is_retransmission: bool,
+    ) -> Option<usize> {
+        // Management datagrams are for several processes.
+        if qpn.get() <= Qpn::QP1.get() {
+            return None;
+        }
+        let lane = self.known_lane_to(port, to, qpn)?;
+        let out = self.outgoing[lane].as_mut()?;
+        if !out.must_look(qpn, is_retransmission) {
+            return Some(lane);
+        }
+        cold_path();
+        if !out.has_ended() {
+            return Some(lane);
+        }
+        self.close(lane);
+        self.known_lane_to(port, to, qpn)
+    }
+
+    #[inline]
+    fn known_lane_to(&mut self, port: &mut impl Port, to: &TxMeta, qpn: Qpn) -> Option<usize> {
         let peer = Peer {
             src: to.src,
             dst: to.dst,
@@ -211,7 +262,7 @@ impl Lanes {
             }
             _ => {
                 cold_path();
-                self.find_way(port, peer, to.version, qpn)
+                self.find_way(port, peer, to.version)
             }
         }
     }
@@ -221,13 +272,10 @@ impl Lanes {
         port: &mut impl Port,
         peer: Peer,
         version: RoceVersion,
-        qpn: Qpn,
     ) -> Option<usize> {
         let can_take_lanes = version == RoceVersion::V2
             && !peer.dst.is_multicast()
-            && peer.src.is_ipv6() == peer.dst.is_ipv6()
-            // Management datagrams are for several processes.
-            && qpn.get() > 1;
+            && peer.src.is_ipv6() == peer.dst.is_ipv6();
         if !can_take_lanes {
             return None;
         }
@@ -293,6 +341,8 @@ impl Lanes {
             is_dirty: false,
             full_since: None,
             reservations: 0,
+            last_qp: None,
+            qps: HashSet::new(),
         });
         self.counters.opened += 1;
         Ok(place)
@@ -442,7 +492,8 @@ impl Layer for Lanes {
         len: usize,
         count: usize,
     ) -> Result<TxSlot<'a>, ReserveError> {
-        let Some(lane) = self.lane_to(port, to, flow.to_qp) else {
+        let is_retransmission = sequenced.is_some_and(|packet| packet.is_retransmission);
+        let Some(lane) = self.lane_to(port, to, flow.to_qp, is_retransmission) else {
             self.reserved = Reserved::Port;
             return port.reserve_run(to, flow, sequenced, len, count);
         };
@@ -453,20 +504,6 @@ impl Layer for Lanes {
         let src_port = flow.source_port(self.config.source_port_secret);
         let Some(out) = &mut self.outgoing[lane] else {
             unreachable!("a way leads by a lane that exists")
-        };
-        out.reservations += 1;
-        let looks = out.reservations >= LOOK_INTERVAL
-            || sequenced.is_some_and(|packet| packet.is_retransmission);
-        if looks {
-            cold_path();
-            out.reservations = 0;
-            if out.has_ended() {
-                self.close(lane);
-                return Ok(self.lose(src_port, len));
-            }
-        }
-        let Some(out) = &mut self.outgoing[lane] else {
-            unreachable!("as above")
         };
         let label = Label {
             src_port,
@@ -558,10 +595,11 @@ impl Layer for Lanes {
         let doorbell = self.inbox.doorbell();
         doorbell.silence();
         self.has_slept.store(true, Ordering::Relaxed);
-        let may_sleep = self.incoming.iter().fold(true, |may, lane| {
-            // Not `all`: each must know.
-            lane.ring.fall_asleep() && may
-        });
+        // Every lane's sender must know, so this looks at all.
+        let mut may_sleep = true;
+        for lane in &self.incoming {
+            may_sleep &= lane.ring.fall_asleep();
+        }
         if !may_sleep || self.inbox.has_any() {
             doorbell.ring();
         }
