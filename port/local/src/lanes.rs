@@ -592,20 +592,20 @@ impl Layer for Lanes {
     }
 
     fn packet_fds<'a>(&'a self, port: &'a impl Port) -> Vec<PortFd<'a>> {
-        let doorbell = self.inbox.doorbell();
-        doorbell.silence();
+        let doorbells = self.inbox.doorbells();
+        doorbells.silence(self.incoming.iter().map(|lane| &lane.doorbell));
         self.has_slept.store(true, Ordering::Relaxed);
-        // Every lane's sender must know, so this looks at all.
         let mut may_sleep = true;
         for lane in &self.incoming {
+            // Not `all`: each must know.
             may_sleep &= lane.ring.fall_asleep();
         }
         if !may_sleep || self.inbox.has_any() {
-            doorbell.ring();
+            doorbells.ring();
         }
         let mut fds = port.packet_fds();
         fds.push(PortFd {
-            fd: doorbell.as_fd(),
+            fd: doorbells.as_fd(),
             wants_write: false,
         });
         fds

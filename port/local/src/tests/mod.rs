@@ -1,5 +1,6 @@
 //! Rings, and what a hostile process at the other end can do to them.
 
+mod doorbells;
 mod offered;
 mod ring;
 mod wrong;
