@@ -75,6 +75,32 @@ fn the_longest_records_within_the_tail_are_taken() {
     }
 }
 
+/// A device looks at other lanes between records, so none may be long.
+#[test]
+fn a_record_of_too_many_packets_breaks_the_ring() {
+    for (len, count, is_legal) in [
+        (1, 8192, true),
+        (1, 8193, false),
+        (1, u16::MAX, false),
+        (4096, 2, true),
+        (4096, 3, false),
+        (8193, 1, true),
+        (8193, 2, false),
+    ] {
+        let (mut receiver, hostile) = attacked();
+        hostile.write_record(0, len, count);
+        let bytes = 16 + u64::from(len) * u64::from(count);
+        hostile.set_tail(bytes.next_multiple_of(64));
+        let packets = if is_legal { count.into() } else { 0 };
+        let expected = (vec![len as usize; packets], is_legal);
+        assert_eq!(
+            take(&mut receiver),
+            expected,
+            "{count} packets of {len} bytes"
+        );
+    }
+}
+
 /// A sender that finds a head ahead of its tail never writes.
 #[test]
 fn a_head_that_is_impossible_breaks_the_ring() {
