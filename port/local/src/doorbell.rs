@@ -87,11 +87,48 @@ impl Drop for Doorbell {
     }
 }
 
-/// Rings the doorbell behind a descriptor that a receiver has sent. Nothing depends on the result: the
-/// descriptor may be any file of a program of this user, and a doorbell that takes no more is rung.
-pub(crate) fn ring(doorbell: BorrowedFd<'_>) {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    let byte = [0_u8];
-    // SAFETY: the buffer has this length.
-    unsafe { libc::send(doorbell.as_raw_fd(), byte.as_ptr().cast(), 1, flags) };
+/// The sender's end of its doorbell, which the receiver has sent.
+#[derive(Debug)]
+pub(crate) struct Ringer(OwnedFd);
+
+impl Ringer {
+    /// `None` if the descriptor is not one of a Unix datagram socket. A call for any other socket may wait
+    /// for a lock, which a process can hold while a page of its memory is missing.
+    pub(crate) fn new(descriptor: OwnedFd) -> Option<Self> {
+        let has = |option, value| option_of(descriptor.as_fd(), option) == Some(value);
+        let is_one = has(libc::SO_DOMAIN, libc::AF_UNIX) && has(libc::SO_TYPE, libc::SOCK_DGRAM);
+        is_one.then_some(Self(descriptor))
+    }
+
+    /// Rings. Never blocks. Nothing depends on the result: a doorbell that takes no more is rung.
+    pub(crate) fn ring(&self) {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let byte = [0_u8];
+        // SAFETY: the buffer has this length.
+        unsafe { libc::send(self.0.as_raw_fd(), byte.as_ptr().cast(), 1, flags) };
+    }
+}
+
+#[cfg(test)]
+impl AsFd for Ringer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// An option of a socket, with a number as its value; `None` if the descriptor is not a socket's.
+fn option_of(socket: BorrowedFd<'_>, option: libc::c_int) -> Option<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: value and length are ours, and the length is the value's.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
+    (got == 0).then_some(value)
 }

@@ -1,6 +1,6 @@
 //! Lanes as a layer around a port.
 
-use crate::doorbell;
+use crate::doorbell::Ringer;
 use crate::inbox::{Inbox, Incoming};
 use crate::ring::{Label, MAX_PACKET_BYTES, NoRoom, Sender};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -122,7 +122,7 @@ struct Outgoing {
     ring: Sender,
     peer: Peer,
     connection: OwnedFd,
-    doorbell: OwnedFd,
+    doorbell: Ringer,
     /// Whether packets were committed since the last flush.
     is_dirty: bool,
     /// Since when the ring has had no room.
@@ -175,7 +175,7 @@ impl Outgoing {
         self.ring.show();
         let slept = self.ring.must_wake_receiver();
         if slept {
-            doorbell::ring(self.doorbell.as_fd());
+            self.doorbell.ring();
         }
         slept
     }
@@ -330,8 +330,9 @@ impl Lanes {
         let (mut ring, file) = created.map_err(|_| NotAccepted::NoRoom)?;
         let Accepted {
             connection,
-            descriptor: doorbell,
+            descriptor,
         } = neighbours.offer(peer.dst, peer.part, file.as_fd())?;
+        let doorbell = Ringer::new(descriptor).ok_or(NotAccepted::NoRoom)?;
         ring.note_accepted();
         self.outgoing[place] = Some(Outgoing {
             ring,

@@ -1,17 +1,21 @@
 //! Waking up a receiver, and processes that want to prevent it.
 
 use super::{HERE, SOURCE, send};
-use crate::doorbell::ring;
+use crate::doorbell::Ringer;
 use crate::ring::Sender;
 use crate::{LaneConfig, Lanes};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::socket::{
     AddressFamily, Shutdown, SockFlag, SockType, UnixAddr, bind, connect, shutdown, socket,
 };
 use roce_port::memory::{MemoryIp, MemoryPort};
 use roce_port::{Layer as _, Offers as _};
 use std::any::Any;
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 
 /// A device to which others have lanes.
 struct Device {
@@ -22,7 +26,7 @@ struct Device {
 /// A process that has a lane to the device.
 struct Process {
     ring: Sender,
-    doorbell: OwnedFd,
+    doorbell: Ringer,
     _connection: Box<dyn Any + Send>,
 }
 
@@ -38,6 +42,7 @@ impl Device {
         let (mut ring, file) = Sender::create(SOURCE).expect("a ring");
         let accepted = self.lanes.inbox().take(HERE, file);
         let (_connection, doorbell) = accepted.expect("accepted");
+        let doorbell = Ringer::new(doorbell).expect("a doorbell");
         ring.note_accepted();
         Process {
             ring,
@@ -76,7 +81,7 @@ impl Process {
     fn send(&mut self) {
         send(&mut self.ring, 100, 1);
         if self.ring.must_wake_receiver() {
-            ring(self.doorbell.as_fd());
+            self.doorbell.ring();
         }
     }
 }
@@ -128,7 +133,7 @@ fn a_new_lane_wakes_up_a_thread_that_sleeps_already() {
 }
 
 /// What a process does with its descriptor of a doorbell.
-type Attack<'a> = (&'a str, &'a dyn Fn(&OwnedFd));
+type Attack<'a> = (&'a str, &'a dyn Fn(&Ringer));
 
 #[test]
 fn nobody_silences_the_doorbell_of_another_process() {
@@ -142,20 +147,18 @@ fn nobody_silences_the_doorbell_of_another_process() {
     };
     let attacks: [Attack<'_>; 4] = [
         ("shut down", &|doorbell| {
-            shutdown(doorbell.as_raw_fd(), Shutdown::Both).expect("shut down");
+            shutdown(doorbell.as_fd().as_raw_fd(), Shutdown::Both).expect("shut down");
         }),
         ("connected elsewhere", &|doorbell| {
             let (_other, address) = elsewhere();
-            connect(doorbell.as_raw_fd(), &address).expect("connected");
+            connect(doorbell.as_fd().as_raw_fd(), &address).expect("connected");
         }),
         ("full", &|doorbell| {
-            for _ in 0..1000 {
-                ring(doorbell.as_fd());
-            }
+            (0..1000).for_each(|_| doorbell.ring());
         }),
         ("without a send buffer", &|doorbell| {
             use nix::sys::socket::{setsockopt, sockopt};
-            setsockopt(doorbell, sockopt::SndBuf, &0).expect("set");
+            setsockopt(&doorbell.as_fd(), sockopt::SndBuf, &0).expect("set");
         }),
     ];
     for (attack, make) in attacks {
@@ -171,5 +174,53 @@ fn nobody_silences_the_doorbell_of_another_process() {
         }
         assert!(device.wakes_up(|| honest.send()), "{attack}");
         assert_eq!(device.receive(), 1, "{attack}");
+    }
+}
+
+/// Descriptors on which a call may block, and others that are no doorbells.
+#[test]
+fn only_unix_datagram_sockets_are_doorbells() {
+    let (_end, pipe) = std::io::pipe().expect("a pipe");
+    let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let address = tcp.local_addr().expect("an address");
+    let connected = TcpStream::connect(address).expect("connected");
+    let stream = UnixStream::pair().expect("a pair").0;
+    let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let full = EventFd::from_value_and_flags(u32::MAX, EfdFlags::empty()).expect("an eventfd");
+    full.write(u64::MAX - 1 - u64::from(u32::MAX))
+        .expect("room");
+    let file = File::options()
+        .write(true)
+        .open("/dev/null")
+        .expect("opened");
+    let (_, ring) = Sender::create(SOURCE).expect("a ring");
+    let others: [OwnedFd; 8] = [
+        pipe.into(),
+        tcp.into(),
+        connected.into(),
+        stream.into(),
+        udp.into(),
+        full.into(),
+        file.into(),
+        ring,
+    ];
+    for other in others {
+        let fd = other.as_raw_fd();
+        assert!(Ringer::new(other).is_none(), "descriptor {fd}");
+    }
+}
+
+/// If one of these calls waited, the test would not end.
+#[test]
+fn nobody_waits_for_a_doorbell() {
+    let ringer = |socket: UnixDatagram| Ringer::new(socket.into()).expect("a doorbell");
+    let (full, _reader) = UnixDatagram::pair().expect("a pair");
+    let (closed, reader) = UnixDatagram::pair().expect("a pair");
+    drop(reader);
+    let (shut, _other) = UnixDatagram::pair().expect("a pair");
+    shut.shutdown(std::net::Shutdown::Both).expect("shut down");
+    let unconnected = UnixDatagram::unbound().expect("a socket");
+    for doorbell in [full, closed, shut, unconnected].map(ringer) {
+        (0..1000).for_each(|_| doorbell.ring());
     }
 }
