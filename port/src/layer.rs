@@ -4,7 +4,7 @@ use crate::error::PortError;
 use crate::neighbours::Neighbours;
 use crate::port::{Port, PortCapabilities, PortFd, PortQueue, RxSink, Steering};
 use roce_stack::{
-    Acknowledged, Flow, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot,
+    Acknowledged, Flow, Instant, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot,
 };
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -33,6 +33,12 @@ pub trait Layer {
     #[inline]
     fn commit(&mut self, port: &mut impl Port) {
         port.commit();
+    }
+
+    /// [`Port::note_time`].
+    #[inline]
+    fn note_time(&mut self, port: &mut impl Port, now: Option<Instant>) {
+        port.note_time(now);
     }
 
     /// [`Port::receive`].
@@ -144,6 +150,10 @@ impl<L: Layer, P: Port> Port for Layered<L, P> {
 
     fn leave(&mut self, group: IpAddr) {
         self.port.leave(group);
+    }
+
+    fn note_time(&mut self, now: Option<Instant>) {
+        self.layer.note_time(&mut self.port, now);
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn RxSink) -> Result<usize, PortError> {

@@ -19,7 +19,7 @@
 use crate::effects::{Effects, Loss};
 use crate::error::PortError;
 use crate::neighbours::Neighbours;
-use roce_stack::{Addresses, Counters, RoceVersion, RxMeta, Transmit, TxMeta};
+use roce_stack::{Addresses, Counters, Instant, RoceVersion, RxMeta, Transmit, TxMeta};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -131,9 +131,16 @@ pub trait Port: Transmit {
     /// Leaves a group that was joined with [`Port::join`]; otherwise does nothing.
     fn leave(&mut self, group: IpAddr);
 
+    /// Tells the port the time, by the clock of whoever drives it. A port that has received nothing for a while
+    /// may then spare system calls: [`Port::receive`] asks the kernel only once in some microseconds. With
+    /// `None`, and if this is never called, it always asks.
+    #[inline]
+    fn note_time(&mut self, _now: Option<Instant>) {}
+
     /// Passes received packets to `sink`, and stops once their number reaches `budget`. A port that
     /// receives several packets in one datagram may exceed `budget`. Returns the number of packets
-    /// passed. A port may return 0 while a packet waits; its descriptors then report the packet.
+    /// passed. A port may return 0 while a packet waits; its descriptors then report the packet, and so does
+    /// a call that asks the kernel.
     /// Never blocks.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use crate::inbox::{Inbox, Incoming};
 use crate::ring::{Label, MAX_PACKET_BYTES, NoRoom, Sender};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_port::{Accepted, Layer, NotAccepted, Port, PortError, PortFd, RxSink};
+use roce_stack as stack;
 use roce_stack::{
     Flow, IpCovered, QpnRange, ReserveError, RoceVersion, RxMeta, Sequenced, TxMeta, TxSlot,
 };
@@ -33,10 +34,12 @@ const LOOK_INTERVAL: u32 = 4096;
 const MOST_QPS: usize = 4096;
 /// The most lanes that lead away from a device.
 const MAX_LANES: usize = 128;
-/// While packets come by lanes and none by the port inside, that port is asked once in this time.
-const PORT_INTERVAL: Duration = Duration::from_micros(10);
-/// The number of calls after which the clock is read for that.
-const CLOCK_INTERVAL: u32 = 8;
+/// While packets come by lanes and none by the port inside, that port is asked once in this time: an
+/// empty look costs half a microsecond.
+const PORT_INTERVAL: stack::Duration = stack::Duration::from_micros(10);
+/// The same, if that port has received nothing for [`SILENCE`].
+const SILENT_PORT_INTERVAL: stack::Duration = stack::Duration::from_micros(50);
+const SILENCE: stack::Duration = stack::Duration::from_secs(1);
 /// "Don't fragment", as all packets of RoCE.
 const DONT_FRAGMENT: u16 = 0x4000;
 
@@ -71,10 +74,12 @@ pub struct Lanes {
     hidden: usize,
     /// The packets of a run that is lost are written here, and a packet that was received lies here.
     room: Vec<u8>,
+    /// The time, if the driver tells it.
+    now: Option<stack::Instant>,
     /// When the port inside has to be asked again.
-    ask_port_at: Option<Instant>,
-    /// The number of calls since the clock was read that have not asked it.
-    not_asked: u32,
+    ask_port_at: Option<stack::Instant>,
+    /// When the port inside has received packets last.
+    port_received_at: stack::Instant,
     /// Whether somebody has waited for descriptors, so that one of them may be the port's.
     has_slept: AtomicBool,
     counters: LaneCounters,
@@ -208,8 +213,9 @@ impl Lanes {
             reserved: Reserved::Port,
             hidden: 0,
             room: vec![0; MAX_PACKET_BYTES],
+            now: None,
             ask_port_at: None,
-            not_asked: 0,
+            port_received_at: stack::Instant::ZERO,
             has_slept: AtomicBool::new(true),
             counters: LaneCounters::default(),
         })
@@ -446,19 +452,14 @@ impl Lanes {
     /// Whether the port inside may have packets that are worth a system call.
     fn must_ask_port(&mut self) -> bool {
         // Somebody who has waited may have been woken up by the port.
-        if self.incoming.is_empty() || self.has_slept.load(Ordering::Relaxed) {
+        if self.has_slept.load(Ordering::Relaxed) {
             self.has_slept.store(false, Ordering::Relaxed);
             return true;
         }
-        let Some(at) = self.ask_port_at else {
-            return true;
-        };
-        self.not_asked += 1;
-        if self.not_asked < CLOCK_INTERVAL {
-            return false;
+        match (self.now, self.ask_port_at) {
+            (Some(now), Some(at)) => now >= at,
+            _ => true,
         }
-        self.not_asked = 0;
-        Instant::now() >= at
     }
 }
 
@@ -558,21 +559,35 @@ impl Layer for Lanes {
         self.reserved = Reserved::Lost;
     }
 
+    fn note_time(&mut self, port: &mut impl Port, now: Option<stack::Instant>) {
+        self.now = now;
+        port.note_time(now);
+    }
+
     fn receive(
         &mut self,
         port: &mut impl Port,
         budget: usize,
         sink: &mut dyn RxSink,
     ) -> Result<usize, PortError> {
+        if self.incoming.is_empty() && !self.inbox.has_any() {
+            return port.receive(budget, sink);
+        }
         let packets = self.take(budget, sink);
         if !self.must_ask_port() {
             return Ok(packets);
         }
         let more = port.receive(budget.saturating_sub(packets).max(1), sink)?;
-        self.ask_port_at = match more {
-            0 => Some(Instant::now() + PORT_INTERVAL),
-            _ => None,
-        };
+        self.ask_port_at = self.now.and_then(|now| match more {
+            0 if now.saturating_duration_since(self.port_received_at) > SILENCE => {
+                Some(now + SILENT_PORT_INTERVAL)
+            }
+            0 => Some(now + PORT_INTERVAL),
+            _ => {
+                self.port_received_at = now;
+                None
+            }
+        });
         Ok(packets + more)
     }
 

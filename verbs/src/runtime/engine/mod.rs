@@ -49,6 +49,8 @@ pub(crate) struct Engine {
     pub(super) has_raised: bool,
     /// The number of the wait whose thread drives the NIC now; 0 if no waiting thread does.
     pub(super) driving_wait: u64,
+    /// Whether the port must not spare a system call that would find packets.
+    asks_kernel: bool,
     /// Why the device has stopped for good, if it has ([`Engine::stop`]).
     why_stopped: Option<&'static str>,
     latest: Instant,
@@ -92,6 +94,7 @@ impl Engine {
             failure: None,
             has_raised: false,
             driving_wait: 0,
+            asks_kernel: false,
             why_stopped: None,
             latest: Instant::ZERO,
         }
@@ -188,6 +191,7 @@ impl Engine {
             nic: &mut self.nic,
             now,
         };
+        self.port.note_time((!self.asks_kernel).then_some(now));
         let received = self.port.receive(RECEIVE_BUDGET, &mut sink);
         received.unwrap_or_else(|error| {
             cold_path();
@@ -200,11 +204,13 @@ impl Engine {
     /// turns. Called before a QP loses its state, because a hardware adapter would already have
     /// processed those packets.
     pub(crate) fn catch_up(&mut self, now: Instant) {
+        self.asks_kernel = true;
         for _ in 0..CATCH_UP_TURNS {
             if !self.progress(now) {
                 break;
             }
         }
+        self.asks_kernel = false;
     }
 
     /// Writes out the counts of this turn, so that they are not lost if the process crashes.
