@@ -518,7 +518,10 @@ impl Layer for Lanes {
                 cold_path();
                 return match self.note_full(lane) {
                     true => Ok(self.lose(src_port, len)),
-                    false => Err(ReserveError::Full),
+                    false => {
+                        self.reserved = Reserved::Lost;
+                        Err(ReserveError::Full)
+                    }
                 };
             }
             Err(NoRoom::Broken) => {
@@ -539,6 +542,10 @@ impl Layer for Lanes {
             ip: covered(label.has_icrc, to.src, 0),
             kept: false,
         })
+    }
+
+    fn has_room_for_others(&self, port: &impl Port) -> bool {
+        self.reserved != Reserved::Port || port.has_room_for_others()
     }
 
     #[inline]

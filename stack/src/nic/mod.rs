@@ -403,9 +403,12 @@ impl Nic {
                 Some(Turn::More) => self.schedule(handle, false),
                 Some(Turn::PortFull) => {
                     cold_path();
-                    self.schedule(handle, true);
+                    let others_may_send = port.has_room_for_others();
+                    self.schedule(handle, !others_may_send);
                     self.stop_pause_timer(now, handle);
-                    return;
+                    if !others_may_send {
+                        return;
+                    }
                 }
                 Some(Turn::Idle) | None => {}
             }
