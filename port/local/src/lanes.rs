@@ -21,6 +21,11 @@ use std::time::{Duration, Instant};
 
 /// The pause before another offer to a device that nobody has found, at first; it doubles each time.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
+/// A device that has kept this one waiting for its answer to an offer gets the next offer after this
+/// multiple of that time, if it leaves the lane.
+const OFFER_SPACING: u32 = 10;
+/// The most devices to which the way is known. The ways of sockets are forgotten, and found again.
+const MAX_WAYS: usize = 1024;
 /// The number of packets to such a device between two looks at the clock.
 const SKIPS: u32 = 15;
 /// The longest such pause.
@@ -128,6 +133,8 @@ struct Outgoing {
     peer: Peer,
     connection: OwnedFd,
     doorbell: Ringer,
+    /// The earliest time for another offer to this device.
+    next_offer: Instant,
     /// Whether packets were committed since the last flush.
     is_dirty: bool,
     /// Since when the ring has had no room.
@@ -221,6 +228,11 @@ impl Lanes {
         })
     }
 
+    #[cfg(test)]
+    pub(crate) fn known_ways(&self) -> usize {
+        self.ways.len()
+    }
+
     /// Where offers of other devices go.
     pub fn inbox(&self) -> Arc<Inbox> {
         Arc::clone(&self.inbox)
@@ -300,6 +312,9 @@ impl Lanes {
                 return lane_of(known);
             }
         };
+        if self.ways.len() >= MAX_WAYS {
+            self.ways.retain(|_, way| matches!(way, Way::Lane(_)));
+        }
         let way = match self.open(port, peer) {
             Ok(lane) => Way::Lane(lane),
             Err(NotAccepted::Nobody) => Way::Nobody {
@@ -323,6 +338,7 @@ impl Lanes {
 
     /// Opens a lane. Returns its place.
     fn open(&mut self, port: &mut impl Port, peer: Peer) -> Result<usize, NotAccepted> {
+        let start = Instant::now();
         let neighbours = port.neighbours().ok_or(NotAccepted::Nobody)?;
         let place = match self.outgoing.iter().position(Option::is_none) {
             Some(place) => place,
@@ -345,6 +361,7 @@ impl Lanes {
             peer,
             connection,
             doorbell,
+            next_offer: Instant::now() + start.elapsed() * OFFER_SPACING,
             is_dirty: false,
             full_since: None,
             reservations: 0,
@@ -360,6 +377,11 @@ impl Lanes {
     fn close(&mut self, lane: usize) {
         if let Some(closed) = self.outgoing[lane].take() {
             self.ways.remove(&closed.peer);
+            let until = closed.next_offer;
+            if Instant::now() < until {
+                let pause = FIRST_RETRY;
+                self.ways.insert(closed.peer, Way::Nobody { until, pause });
+            }
         }
         self.last = None;
     }

@@ -3,6 +3,7 @@
 mod doorbells;
 mod offered;
 mod ring;
+mod ways;
 mod wrong;
 
 use crate::hostile::Hostile;
