@@ -1,4 +1,4 @@
-//! Descriptors that forked children give up.
+//! Descriptors and shared memory that forked children give up.
 //!
 //! A child has copies of its parent's descriptors. As long as it has them open, the parent's
 //! addresses, names and programs exist, even if the parent is gone: nobody else could use the
@@ -6,14 +6,14 @@
 //!
 //! Sockets are marked, so that duplicates of a descriptor are given up as well, and those that
 //! another process sent. The mark is a linger time, which means nothing for datagram, Unix and XDP
-//! sockets. Other descriptors are in a list.
+//! sockets. Other descriptors are in a list, and so is shared memory.
 
 use std::ffi::CStr;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Once;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
 
 use nix::errno::Errno;
 
@@ -69,6 +69,64 @@ impl Drop for NotInherited {
     }
 }
 
+/// Most pieces of shared memory that children give up.
+const MOST_SHARED: usize = 1024;
+
+/// Start and length of each [`NotShared`] value's memory; start 0 for a free place.
+static SHARED: [(AtomicUsize, AtomicUsize); MOST_SHARED] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST_SHARED];
+
+/// Memory that a process shares with another one, and its children do not: they find zeros of their own at the
+/// same place.
+#[derive(Debug)]
+pub struct NotShared(&'static (AtomicUsize, AtomicUsize));
+
+impl NotShared {
+    /// Makes children that are forked from now on give up the memory from `start` on, until the value is
+    /// dropped. `None` if the process has too many pieces of such memory.
+    ///
+    /// # Safety
+    /// The range is a mapping's or several mappings', and stays mapped while the value lives.
+    pub unsafe fn new(start: *mut u8, len: usize) -> Option<Self> {
+        register_handler();
+        let place = SHARED.iter().find(|(at, _)| {
+            let taken = at.compare_exchange(0, start as usize, Relaxed, Relaxed);
+            taken.is_ok()
+        })?;
+        // A child that is forked before this gives up nothing yet.
+        place.1.store(len, Relaxed);
+        Some(Self(place))
+    }
+}
+
+impl Drop for NotShared {
+    fn drop(&mut self) {
+        self.0.1.store(0, Relaxed);
+        self.0.0.store(0, Relaxed);
+    }
+}
+
+/// Puts zeros in place of shared memory.
+fn give_up_memory() {
+    for (start, len) in &SHARED {
+        let (start, len) = (start.load(Relaxed), len.load(Relaxed));
+        if start != 0 && len != 0 {
+            // SAFETY: the value in the list owns the range, and what the child has of it is only a copy of the
+            // mapping.
+            unsafe {
+                libc::mmap(
+                    start as *mut libc::c_void,
+                    len,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                    -1,
+                    0,
+                )
+            };
+        }
+    }
+}
+
 fn register_handler() {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(|| {
@@ -104,6 +162,7 @@ pub fn give_up_in_children(socket: &impl AsFd) -> io::Result<()> {
 /// lock at the fork, so it only makes system calls.
 extern "C" fn give_up_all() {
     let before = Errno::last_raw();
+    give_up_memory();
     // SAFETY: the call only makes a descriptor.
     let unused = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if unused >= 0 {

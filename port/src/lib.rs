@@ -6,7 +6,7 @@
 //! - [`memory`]: a port in memory, for benches, fuzz targets and tests.
 //! - [`Layer`]: what goes around a port, such as a capture or injected faults.
 //! - [`Neighbours`]: other open devices of this user on this host.
-//! - [`fork`]: descriptors that forked children give up.
+//! - [`fork`]: descriptors and shared memory that forked children give up.
 #![warn(missing_docs)]
 
 mod effects;
@@ -22,6 +22,6 @@ pub use effects::{Effects, Loss};
 pub use error::PortError;
 pub use layer::{Layer, Layered, NoLayer};
 pub use memory::MemoryPort;
-pub use neighbours::{Accepted, Neighbours, NotAccepted, Offers};
+pub use neighbours::{Accepted, Neighbours, NotAccepted, Offers, Refusal};
 pub use port::{Port, PortCapabilities, PortFd, PortQueue, RxSink, Steering};
 pub use sent::{SentMemory, SentRef};

@@ -14,13 +14,13 @@ pub trait Neighbours {
     /// for its answer, for at most a tenth of a second.
     ///
     /// # Errors
-    /// See [`NotAccepted`].
+    /// See [`Refusal`].
     fn offer(
         &mut self,
         to: IpAddr,
         part: QpnRange,
         file: BorrowedFd<'_>,
-    ) -> Result<Accepted, NotAccepted>;
+    ) -> Result<Accepted, Refusal>;
 
     /// Hands all files that are offered to this device to `offers` from now on. Call it before the first
     /// address is activated.
@@ -34,6 +34,21 @@ pub struct Accepted {
     pub connection: OwnedFd,
     /// The descriptor that the other device gave in return.
     pub descriptor: OwnedFd,
+}
+
+/// An offer was not accepted.
+#[derive(Debug)]
+pub struct Refusal {
+    /// Why.
+    pub why: NotAccepted,
+    /// A connection to the other device, which closes when that is gone, if there is one.
+    pub witness: Option<OwnedFd>,
+}
+
+impl From<NotAccepted> for Refusal {
+    fn from(why: NotAccepted) -> Self {
+        Self { why, witness: None }
+    }
 }
 
 /// Why an offer was not accepted.

@@ -127,6 +127,27 @@ fn run(base: u8, faults: &str) -> (Vec<Counted>, Vec<Record>) {
     }
 }
 
+/// Packets on one host have no ICRC otherwise.
+#[test]
+fn one_end_with_a_capture_gets_the_icrc_of_all_packets() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let capture = Capture::create(dir.path().join("one.pcapng")).expect("made");
+    let options = OpenOptions::new().capture(capture.clone());
+    let (a, b) = (End::open(14, &options), End::open(15, &OpenOptions::new()));
+    a.connect(&b);
+    b.connect(&a);
+    a.run(SendOp::Write(b.region.remote(0)));
+    a.run(SendOp::Read(b.region.remote(0)));
+    let found = records(capture.path());
+    for received in [false, true] {
+        assert!(found.iter().any(|record| record.received == received));
+    }
+    for record in found {
+        let frame = Frame::parse_l3_on(0x0800, &record.frame, UDP_PORT).expect("RoCE");
+        assert_eq!(frame.icrc_verdict(), IcrcVerdict::Valid, "{record:?}");
+    }
+}
+
 fn check(counted: &[Counted], records: &[Record]) {
     for (interface, counted) in (0..).zip(counted) {
         assert_eq!(captured(records, interface, counted), *counted);

@@ -6,7 +6,6 @@ mod support;
 
 use roce_verbs::completion::Notify;
 use roce_verbs::qp::{QpAttributes, QpState};
-use roce_verbs::settings::OpenOptions;
 use roce_verbs::{
     Access, Completion, ConnectOptions, MemoryRegion, QpOptions, QueuePair, RemoteAddr,
     SendRequest, WcStatus,
@@ -56,7 +55,7 @@ fn complete_row(from: &End) {
 
 /// Two connected ends.
 fn ends(first: u8) -> [End; 2] {
-    let ends = [first, first + 1].map(|last| End::open(last, &OpenOptions::new()));
+    let ends = [first, first + 1].map(|last| End::open(last, &support::sockets_only()));
     ends[0].connect(&ends[1]);
     ends[1].connect(&ends[0]);
     ends
@@ -179,7 +178,7 @@ fn is_a_program_that_exits() {
         return;
     };
     let [last, peer, to] = [0, 1, 2].map(|word| role.split(' ').nth(word).expect("a word"));
-    let end = End::open_at(last.parse().expect("an address"), &OpenOptions::new());
+    let end = End::open_at(last.parse().expect("an address"), &support::sockets_only());
     end.connect_to(&peer.parse().expect("an endpoint"), None);
     println!("ENDPOINT: {}", end.endpoint());
     std::io::stdin()
@@ -192,7 +191,7 @@ fn is_a_program_that_exits() {
 /// The program ends without destroying its QP.
 #[test]
 fn posts_that_wait_leave_when_the_program_exits() {
-    let here = End::open(131, &OpenOptions::new());
+    let here = End::open(131, &support::sockets_only());
     let (there, to) = (support::address(132), watched(&here));
     let mut child = Command::new(std::env::current_exe().expect("a path"))
         .args(["--exact", "is_a_program_that_exits", "--nocapture"])

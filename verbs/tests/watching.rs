@@ -4,7 +4,6 @@ mod support;
 
 use roce_verbs::completion::WcOpcode;
 use roce_verbs::qp::{PathMtu, QpAttributes, QpState};
-use roce_verbs::settings::OpenOptions;
 use roce_verbs::{SendOp, SendRequest, WcStatus};
 use std::time::{Duration, Instant};
 use support::{End, LEN};
@@ -48,7 +47,7 @@ fn joined(end: &End) -> u64 {
 #[test]
 fn an_answer_and_an_acknowledgement_share_a_datagram() {
     const ROUNDS: u8 = 100;
-    let options = OpenOptions::new();
+    let options = support::sockets_only();
     let ends = [101, 102].map(|last| End::open(last, &options));
     let [a, b] = &ends;
     a.connect(b);
@@ -78,7 +77,7 @@ fn an_answer_and_an_acknowledgement_share_a_datagram() {
 fn packets_that_have_arrived_are_acknowledged_before_the_qp_is_reset() {
     const LAST: usize = LEN - 1;
     for mark in 1..=20 {
-        let ends = [111, 112].map(|last| End::open(last, &OpenOptions::new()));
+        let ends = [111, 112].map(|last| End::open(last, &support::sockets_only()));
         let [a, b] = &ends;
         a.connect_with(b, Some(PathMtu::Mtu256));
         b.connect_with(a, Some(PathMtu::Mtu256));

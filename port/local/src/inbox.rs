@@ -10,9 +10,6 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most lanes that lead to one device: 64 MiB of memory, if all of it is used.
-const MAX_LANES: usize = 128;
-
 /// A lane that leads to this device.
 #[derive(Debug)]
 pub(crate) struct Incoming {
@@ -32,18 +29,18 @@ pub struct Inbox {
     waiting: Mutex<Vec<Incoming>>,
     /// The number of those that wait.
     count: AtomicUsize,
-    /// The number of those that exist.
-    lanes: Arc<AtomicUsize>,
+    /// The number of those that may come yet.
+    places: Arc<AtomicUsize>,
     doorbells: Doorbells,
     wants_icrc: bool,
 }
 
 impl Inbox {
-    pub(crate) fn new(wants_icrc: bool) -> io::Result<Self> {
+    pub(crate) fn new(wants_icrc: bool, most: usize) -> io::Result<Self> {
         Ok(Self {
             waiting: Mutex::default(),
             count: AtomicUsize::new(0),
-            lanes: Arc::default(),
+            places: Arc::new(AtomicUsize::new(most)),
             doorbells: Doorbells::new()?,
             wants_icrc,
         })
@@ -73,7 +70,7 @@ impl Inbox {
 
 impl Offers for Inbox {
     fn take(&self, at: IpAddr, file: OwnedFd) -> Option<(Box<dyn Any + Send>, OwnedFd)> {
-        let place = Place::take(&self.lanes)?;
+        let place = Place::take(&self.places)?;
         let ring = Receiver::open(file.as_fd(), self.wants_icrc).ok()?;
         if ring.source().is_ipv6() != at.is_ipv6() {
             return None;
@@ -96,21 +93,21 @@ impl Offers for Inbox {
     }
 }
 
-/// One of the [`MAX_LANES`] places, given back when dropped.
+/// The place of a lane, given back when dropped.
 #[derive(Debug)]
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
-    fn take(lanes: &Arc<AtomicUsize>) -> Option<Self> {
-        let is_free = |taken: usize| (taken < MAX_LANES).then_some(taken + 1);
-        let taken = lanes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_free);
-        taken.ok().map(|_| Self(Arc::clone(lanes)))
+    fn take(places: &Arc<AtomicUsize>) -> Option<Self> {
+        let one_less = |left: usize| left.checked_sub(1);
+        let taken = places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        taken.ok().map(|_| Self(Arc::clone(places)))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 

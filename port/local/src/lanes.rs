@@ -4,7 +4,8 @@ use crate::doorbell::Ringer;
 use crate::inbox::{Inbox, Incoming};
 use crate::ring::{Label, MAX_PACKET_BYTES, NoRoom, Sender};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use roce_port::{Accepted, Layer, NotAccepted, Port, PortError, PortFd, RxSink};
+use nix::sys::resource::{Resource, getrlimit};
+use roce_port::{Accepted, Layer, NotAccepted, Port, PortError, PortFd, Refusal, RxSink};
 use roce_stack as stack;
 use roce_stack::{
     Flow, IpCovered, QpnRange, ReserveError, RoceVersion, RxMeta, Sequenced, TxMeta, TxSlot,
@@ -21,15 +22,16 @@ use std::time::{Duration, Instant};
 
 /// The pause before another offer to a device that nobody has found, at first; it doubles each time.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
-/// A device that has kept this one waiting for its answer to an offer gets the next offer after this
-/// multiple of that time, if it leaves the lane.
-const OFFER_SPACING: u32 = 10;
-/// The most devices to which the way is known. The ways of sockets are forgotten, and found again.
+/// The most devices to which the way is known. Those without a lane are forgotten then, and found again.
 const MAX_WAYS: usize = 1024;
 /// The number of packets to such a device between two looks at the clock.
 const SKIPS: u32 = 15;
 /// The longest such pause.
 const LAST_RETRY: Duration = Duration::from_secs(1);
+/// Up to this pause, a device that has just gone may have a successor without one.
+const SHORT_PAUSE: Duration = Duration::from_millis(16);
+/// The pause before an offer to the successor of a device that has not answered.
+const AFTER_SILENCE: Duration = Duration::from_secs(10);
 /// The time for which a full lane keeps its packets back. Then its receiver counts as stopped, and packets
 /// are lost, as a socket's are.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -37,8 +39,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const LOOK_INTERVAL: u32 = 4096;
 /// The most QPs that a lane remembers.
 const MOST_QPS: usize = 4096;
-/// The most lanes that lead away from a device.
-const MAX_LANES: usize = 128;
 /// While packets come by lanes and none by the port inside, that port is asked once in this time: an
 /// empty look costs half a microsecond.
 const PORT_INTERVAL: stack::Duration = stack::Duration::from_micros(10);
@@ -63,8 +63,10 @@ pub struct LaneConfig {
 pub struct Lanes {
     config: LaneConfig,
     inbox: Arc<Inbox>,
-    /// Lanes to other devices; `None` for a free place.
-    outgoing: Vec<Option<Outgoing>>,
+    /// The most lanes that lead away from the device.
+    most: usize,
+    /// Other devices; `None` for a free place.
+    destinations: Vec<Option<Destination>>,
     /// The way of packets to each device.
     ways: HashMap<Peer, Way>,
     /// The last entry of `ways` that was used.
@@ -118,54 +120,70 @@ struct Peer {
 /// How packets get to a device.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// By the lane at this place.
-    Lane(usize),
-    /// By the port inside.
-    Port,
+    /// As the destination at this place says.
+    Known(usize),
     /// By the port inside, until somebody is there.
     Nobody { until: Instant, pause: Duration },
 }
 
 /// A lane to another device.
 #[derive(Debug)]
-struct Outgoing {
+struct Lane {
     ring: Sender,
-    peer: Peer,
-    connection: OwnedFd,
     doorbell: Ringer,
-    /// The earliest time for another offer to this device.
-    next_offer: Instant,
     /// Whether packets were committed since the last flush.
     is_dirty: bool,
     /// Since when the ring has had no room.
     full_since: Option<Instant>,
-    reservations: u32,
+}
+
+/// A device that packets are sent to.
+#[derive(Debug)]
+struct Destination {
+    peer: Peer,
+    /// `None` if it has refused: packets go by the port inside.
+    lane: Option<Lane>,
+    /// A connection that closes when the device is gone. Without one, it counts as there for ever.
+    connection: Option<OwnedFd>,
+    /// When it was found.
+    since: Instant,
+    /// The pause that would have come before the next offer, if nobody had been found.
+    pause: Duration,
+    /// The number of packets and runs since the connection was looked at.
+    packets: u32,
     /// The QP that the last packet was for.
     last_qp: Option<Qpn>,
     /// All such QPs, or some of them.
     qps: HashSet<u32>,
 }
 
-impl Outgoing {
-    /// Whether the receiver is gone.
+impl Destination {
+    /// Whether the device is gone.
     fn has_ended(&self) -> bool {
-        if self.ring.is_closed() {
+        if self.has_closed_its_lane() {
             return true;
         }
-        let mut fds = [PollFd::new(self.connection.as_fd(), PollFlags::POLLIN)];
+        let Some(connection) = &self.connection else {
+            return false;
+        };
+        let mut fds = [PollFd::new(connection.as_fd(), PollFlags::empty())];
         let polled = poll(&mut fds, PollTimeout::ZERO);
-        // The receiver sends nothing, so anything is its end.
         polled.is_ok_and(|ready| ready > 0)
     }
 
-    /// Whether to look whether the receiver is gone, before a packet to `qp`. Another process may have its QPNs
-    /// now, but draws new ones.
+    #[inline]
+    fn has_closed_its_lane(&self) -> bool {
+        self.lane.as_ref().is_some_and(|lane| lane.ring.is_closed())
+    }
+
+    /// Whether to look whether the device is gone, before a packet to `qp`. Another process may have its part
+    /// of the QPN space now, but draws new QPNs.
     #[inline]
     fn must_look(&mut self, qp: Qpn, is_retransmission: bool) -> bool {
-        self.reservations += 1;
-        let is_due = self.reservations >= LOOK_INTERVAL || is_retransmission;
-        if is_due || self.ring.is_closed() {
-            self.reservations = 0;
+        self.packets += 1;
+        let is_due = self.packets >= LOOK_INTERVAL || is_retransmission;
+        if is_due || self.has_closed_its_lane() {
+            self.packets = 0;
             return true;
         }
         if self.last_qp == Some(qp) {
@@ -177,7 +195,9 @@ impl Outgoing {
         }
         self.qps.insert(qp.get())
     }
+}
 
+impl Lane {
     /// Shows the receiver what was committed, and wakes it up if it sleeps. Returns whether it slept.
     #[inline]
     fn show(&mut self) -> bool {
@@ -208,10 +228,12 @@ impl Lanes {
     /// # Errors
     /// If the system refuses a descriptor.
     pub fn new(config: LaneConfig) -> io::Result<Self> {
+        let most = most_lanes();
         Ok(Self {
             config,
-            inbox: Arc::new(Inbox::new(config.with_icrc)?),
-            outgoing: Vec::new(),
+            inbox: Arc::new(Inbox::new(config.with_icrc, most)?),
+            most,
+            destinations: Vec::new(),
             ways: HashMap::new(),
             last: None,
             skips: 0,
@@ -238,7 +260,12 @@ impl Lanes {
         Arc::clone(&self.inbox)
     }
 
-    /// The lane for a packet, if it takes one.
+    #[inline]
+    fn lane_at(&mut self, place: usize) -> Option<&mut Lane> {
+        self.destinations[place].as_mut()?.lane.as_mut()
+    }
+
+    /// The place of the lane for a packet, if it takes one.
     #[inline]
     fn lane_to(
         &mut self,
@@ -251,29 +278,36 @@ impl Lanes {
         if qpn.get() <= Qpn::QP1.get() {
             return None;
         }
-        let lane = self.known_lane_to(port, to, qpn)?;
-        let out = self.outgoing[lane].as_mut()?;
-        if !out.must_look(qpn, is_retransmission) {
-            return Some(lane);
+        let place = self.place_of(port, to, qpn)?;
+        let destination = self.destinations[place].as_mut()?;
+        if destination.must_look(qpn, is_retransmission) {
+            cold_path();
+            if destination.has_ended() {
+                self.close(place);
+                let place = self.place_of(port, to, qpn)?;
+                return self.with_lane(place);
+            }
         }
-        cold_path();
-        if !out.has_ended() {
-            return Some(lane);
-        }
-        self.close(lane);
-        self.known_lane_to(port, to, qpn)
+        self.with_lane(place)
     }
 
+    /// The place, if the destination there has a lane.
     #[inline]
-    fn known_lane_to(&mut self, port: &mut impl Port, to: &TxMeta, qpn: Qpn) -> Option<usize> {
+    fn with_lane(&self, place: usize) -> Option<usize> {
+        let destination = self.destinations[place].as_ref()?;
+        destination.lane.is_some().then_some(place)
+    }
+
+    /// The place of a packet's destination, if somebody is there.
+    #[inline]
+    fn place_of(&mut self, port: &mut impl Port, to: &TxMeta, qpn: Qpn) -> Option<usize> {
         let peer = Peer {
             src: to.src,
             dst: to.dst,
             part: QpnRange::of(qpn),
         };
         match &self.last {
-            Some((last, Way::Lane(lane))) if *last == peer => Some(*lane),
-            Some((last, Way::Port)) if *last == peer => None,
+            Some((last, Way::Known(place))) if *last == peer => Some(*place),
             Some((last, Way::Nobody { .. })) if *last == peer && self.skips > 0 => {
                 self.skips -= 1;
                 None
@@ -307,47 +341,87 @@ impl Lanes {
                 }
                 (pause * 2).min(LAST_RETRY)
             }
-            Some(&known) => {
-                self.last = Some((peer, known));
-                return lane_of(known);
+            Some(&Way::Known(place)) => {
+                self.last = Some((peer, Way::Known(place)));
+                return Some(place);
             }
         };
         if self.ways.len() >= MAX_WAYS {
-            self.ways.retain(|_, way| matches!(way, Way::Lane(_)));
+            self.forget_ways();
         }
-        let way = match self.open(port, peer) {
-            Ok(lane) => Way::Lane(lane),
-            Err(NotAccepted::Nobody) => Way::Nobody {
+        let way = match self.open(port, peer, pause) {
+            Some(place) => Way::Known(place),
+            None => Way::Nobody {
                 until: Instant::now() + pause,
                 pause,
             },
-            Err(why) => {
-                let counter = match why {
-                    NotAccepted::OtherUser => &mut self.counters.other_user,
-                    NotAccepted::Silent => &mut self.counters.silent,
-                    _ => &mut self.counters.no_room,
-                };
-                *counter += 1;
-                Way::Port
-            }
         };
         self.ways.insert(peer, way);
         self.last = Some((peer, way));
-        lane_of(way)
+        match way {
+            Way::Known(place) => Some(place),
+            Way::Nobody { .. } => None,
+        }
     }
 
-    /// Opens a lane. Returns its place.
-    fn open(&mut self, port: &mut impl Port, peer: Peer) -> Result<usize, NotAccepted> {
-        let start = Instant::now();
-        let neighbours = port.neighbours().ok_or(NotAccepted::Nobody)?;
-        let place = match self.outgoing.iter().position(Option::is_none) {
-            Some(place) => place,
-            None if self.outgoing.len() < MAX_LANES => {
-                self.outgoing.push(None);
-                self.outgoing.len() - 1
+    /// Forgets the way to each device without a lane.
+    fn forget_ways(&mut self) {
+        self.last = None;
+        for place in &mut self.destinations {
+            place.take_if(|destination| destination.lane.is_none());
+        }
+        let destinations = &self.destinations;
+        self.ways
+            .retain(|_, way| matches!(*way, Way::Known(place) if destinations[place].is_some()));
+    }
+
+    /// Opens a lane. Returns the place of the destination, also if it refuses; `None` if nobody is there.
+    fn open(&mut self, port: &mut impl Port, peer: Peer, pause: Duration) -> Option<usize> {
+        let (lane, connection) = match self.offer(port, peer) {
+            Ok((lane, connection)) => {
+                self.counters.opened += 1;
+                (Some(lane), Some(connection))
             }
-            None => return Err(NotAccepted::NoRoom),
+            Err(Refusal { why, witness }) => {
+                let counter = match why {
+                    NotAccepted::Nobody => return None,
+                    NotAccepted::OtherUser => &mut self.counters.other_user,
+                    NotAccepted::Silent => &mut self.counters.silent,
+                    NotAccepted::NoRoom => &mut self.counters.no_room,
+                };
+                *counter += 1;
+                (None, witness)
+            }
         };
+        let destination = Destination {
+            peer,
+            lane,
+            connection,
+            since: Instant::now(),
+            pause,
+            packets: 0,
+            last_qp: None,
+            qps: HashSet::new(),
+        };
+        let place = match self.destinations.iter().position(Option::is_none) {
+            Some(place) => place,
+            None => {
+                self.destinations.push(None);
+                self.destinations.len() - 1
+            }
+        };
+        self.destinations[place] = Some(destination);
+        Some(place)
+    }
+
+    /// Offers a lane to a device. Returns it, and the connection to the device.
+    fn offer(&self, port: &mut impl Port, peer: Peer) -> Result<(Lane, OwnedFd), Refusal> {
+        let neighbours = port.neighbours().ok_or(NotAccepted::Nobody)?;
+        let has_lane = |of: &&Destination| of.lane.is_some();
+        let open = self.destinations.iter().flatten().filter(has_lane).count();
+        if open >= self.most {
+            return Err(NotAccepted::NoRoom.into());
+        }
         let created = Sender::create(peer.src);
         let (mut ring, file) = created.map_err(|_| NotAccepted::NoRoom)?;
         let Accepted {
@@ -356,52 +430,58 @@ impl Lanes {
         } = neighbours.offer(peer.dst, peer.part, file.as_fd())?;
         let doorbell = Ringer::new(descriptor).ok_or(NotAccepted::NoRoom)?;
         ring.note_accepted();
-        self.outgoing[place] = Some(Outgoing {
+        let lane = Lane {
             ring,
-            peer,
-            connection,
             doorbell,
-            next_offer: Instant::now() + start.elapsed() * OFFER_SPACING,
             is_dirty: false,
             full_since: None,
-            reservations: 0,
-            last_qp: None,
-            qps: HashSet::new(),
-        });
-        self.counters.opened += 1;
-        Ok(place)
+        };
+        Ok((lane, connection))
     }
 
-    /// Gives up a lane whose receiver is gone. Packets to another device with the same numbers may find
-    /// another way.
-    fn close(&mut self, lane: usize) {
-        if let Some(closed) = self.outgoing[lane].take() {
-            self.ways.remove(&closed.peer);
-            let until = closed.next_offer;
-            if Instant::now() < until {
-                let pause = FIRST_RETRY;
-                self.ways.insert(closed.peer, Way::Nobody { until, pause });
-            }
-        }
+    /// Forgets a device that is gone. Packets to another one with the same part of the QPN space may find another
+    /// way.
+    fn close(&mut self, place: usize) {
         self.last = None;
+        let Some(closed) = self.destinations[place].take() else {
+            return;
+        };
+        let now = Instant::now();
+        if now.saturating_duration_since(closed.since) > LAST_RETRY {
+            self.ways.remove(&closed.peer);
+            return;
+        }
+        // Offers take time: a device that accepts them and goes, again and again, must not take that of others.
+        let wait = match closed.lane {
+            None => AFTER_SILENCE,
+            Some(_) if closed.pause <= SHORT_PAUSE => Duration::ZERO,
+            Some(_) => closed.pause,
+        };
+        let way = Way::Nobody {
+            until: now + wait,
+            pause: closed.pause,
+        };
+        self.ways.insert(closed.peer, way);
     }
 
     /// Notes that a lane has no room. Returns whether packets are lost now.
-    fn note_full(&mut self, lane: usize) -> bool {
-        let Some(full) = &mut self.outgoing[lane] else {
+    fn note_full(&mut self, place: usize) -> bool {
+        self.counters.full += 1;
+        let Some(destination) = &mut self.destinations[place] else {
             return true;
         };
-        self.counters.full += 1;
-        // It may sleep although packets wait that no flush has told it of.
-        self.counters.wake_ups += u64::from(full.show());
-        let now = Instant::now();
-        let since = *full.full_since.get_or_insert(now);
-        let waited = now.saturating_duration_since(since);
-        if full.has_ended() {
-            self.close(lane);
+        if destination.has_ended() {
+            self.close(place);
             return true;
         }
-        waited > PATIENCE
+        let Some(lane) = &mut destination.lane else {
+            return true;
+        };
+        // It may sleep although packets wait that no flush has told it of.
+        self.counters.wake_ups += u64::from(lane.show());
+        let now = Instant::now();
+        let since = *lane.full_since.get_or_insert(now);
+        now.saturating_duration_since(since) > PATIENCE
     }
 
     /// Lends a buffer for a packet that is lost.
@@ -485,11 +565,14 @@ impl Lanes {
     }
 }
 
-fn lane_of(way: Way) -> Option<usize> {
-    match way {
-        Way::Lane(lane) => Some(lane),
-        Way::Port | Way::Nobody { .. } => None,
-    }
+/// The most lanes of a device in each direction, so that they take at most a quarter of the descriptors that
+/// the process may have: four for each device that it sends to and receives from. 128 lanes have 64 MiB of memory,
+/// if all of it is used.
+fn most_lanes() -> usize {
+    const MOST: usize = 128;
+    const PART: u64 = 16;
+    let soft = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft / PART);
+    usize::try_from(soft).map_or(MOST, |limit| limit.min(MOST))
 }
 
 /// The fields of the IP header that the ICRC of a run's packet at `index` covers.
@@ -517,7 +600,7 @@ impl Layer for Lanes {
         count: usize,
     ) -> Result<TxSlot<'a>, ReserveError> {
         let is_retransmission = sequenced.is_some_and(|packet| packet.is_retransmission);
-        let Some(lane) = self.lane_to(port, to, flow.to_qp, is_retransmission) else {
+        let Some(place) = self.lane_to(port, to, flow.to_qp, is_retransmission) else {
             self.reserved = Reserved::Port;
             return port.reserve_run(to, flow, sequenced, len, count);
         };
@@ -526,19 +609,22 @@ impl Layer for Lanes {
             return Err(ReserveError::Unsendable);
         }
         let src_port = flow.source_port(self.config.source_port_secret);
-        let Some(out) = &mut self.outgoing[lane] else {
-            unreachable!("a way leads by a lane that exists")
-        };
-        let label = Label {
-            src_port,
-            traffic_class: to.traffic_class,
-            has_icrc: self.config.with_icrc || out.ring.wants_icrc(),
-        };
-        match out.ring.reserve(label, len, count) {
-            Ok(()) => {}
-            Err(NoRoom::Full) => {
+        let with_icrc = self.config.with_icrc;
+        let reserved = self.lane_at(place).map(|lane| {
+            let label = Label {
+                src_port,
+                traffic_class: to.traffic_class,
+                has_icrc: with_icrc || lane.ring.wants_icrc(),
+            };
+            lane.ring
+                .reserve(label, len, count)
+                .map(|()| label.has_icrc)
+        });
+        let has_icrc = match reserved {
+            Some(Ok(has_icrc)) => has_icrc,
+            Some(Err(NoRoom::Full)) => {
                 cold_path();
-                return match self.note_full(lane) {
+                return match self.note_full(place) {
                     true => Ok(self.lose(src_port, len)),
                     false => {
                         self.reserved = Reserved::Lost;
@@ -546,22 +632,25 @@ impl Layer for Lanes {
                     }
                 };
             }
-            Err(NoRoom::Broken) => {
+            Some(Err(NoRoom::Broken)) | None => {
                 cold_path();
                 self.counters.broken += 1;
-                self.close(lane);
+                self.close(place);
                 return Ok(self.lose(src_port, len));
             }
-        }
-        self.reserved = Reserved::Lane(lane);
-        let Some(out) = &mut self.outgoing[lane] else {
-            unreachable!("as above")
         };
-        out.full_since = None;
+        self.reserved = Reserved::Lane(place);
+        let bytes = match self.lane_at(place) {
+            Some(lane) => {
+                lane.full_since = None;
+                lane.ring.room()
+            }
+            None => &mut [],
+        };
         Ok(TxSlot {
-            bytes: out.ring.room(),
+            bytes,
             src_port,
-            ip: covered(label.has_icrc, to.src, 0),
+            ip: covered(has_icrc, to.src, 0),
             kept: false,
         })
     }
@@ -574,13 +663,14 @@ impl Layer for Lanes {
     fn commit(&mut self, port: &mut impl Port) {
         match self.reserved {
             Reserved::Port => port.commit(),
-            Reserved::Lane(lane) => {
-                if let Some(out) = &mut self.outgoing[lane] {
-                    self.counters.tx_bytes += out.ring.room().len() as u64;
-                    let packets = out.ring.commit();
+            Reserved::Lane(place) => {
+                if let Some(lane) = self.lane_at(place) {
+                    let bytes = lane.ring.room().len() as u64;
+                    let packets = lane.ring.commit();
+                    lane.is_dirty = true;
+                    self.counters.tx_bytes += bytes;
                     self.counters.tx_packets += packets as u64;
                     self.hidden += packets;
-                    out.is_dirty = true;
                 }
             }
             Reserved::Lost => {}
@@ -622,8 +712,9 @@ impl Layer for Lanes {
 
     fn flush(&mut self, port: &mut impl Port) -> Result<bool, PortError> {
         if std::mem::take(&mut self.hidden) > 0 {
-            for out in self.outgoing.iter_mut().flatten() {
-                self.counters.wake_ups += u64::from(out.show());
+            for destination in self.destinations.iter_mut().flatten() {
+                let woke = destination.lane.as_mut().is_some_and(Lane::show);
+                self.counters.wake_ups += u64::from(woke);
             }
         }
         match port.queued() {

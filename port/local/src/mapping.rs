@@ -2,6 +2,7 @@
 
 use crate::counters::Counters;
 use nix::errno::Errno;
+use roce_port::fork::NotShared;
 use std::ffi::CStr;
 use std::io::{self, ErrorKind};
 use std::mem::size_of;
@@ -42,6 +43,8 @@ const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
+    /// Dropped before the memory is unmapped.
+    not_shared: Option<NotShared>,
 }
 
 // SAFETY: all access goes through atomics and raw pointers.
@@ -125,14 +128,18 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).ok_or(ErrorKind::OutOfMemory)?;
-        let mapping = Self { start };
+        let mut mapping = Self {
+            start,
+            not_shared: None,
+        };
         mapping.map_part(file, 0, FILE_BYTES, 0)?;
         mapping.map_part(file, FILE_BYTES, RING_BYTES, HEADER_BYTES)?;
-        // SAFETY: the range was mapped just now. A forked child gets none of it.
-        let kept =
-            unsafe { libc::madvise(start.as_ptr().cast(), Self::BYTES, libc::MADV_DONTFORK) };
-        Errno::result(kept)?;
-        Ok(mapping)
+        // SAFETY: the range was mapped just now, and is unmapped after the value is dropped.
+        mapping.not_shared = unsafe { NotShared::new(start.as_ptr(), Self::BYTES) };
+        match mapping.not_shared {
+            Some(_) => Ok(mapping),
+            None => Err(ErrorKind::OutOfMemory.into()),
+        }
     }
 
     /// Maps `len` bytes of the file from `from` on, `at` bytes behind the start.
@@ -193,6 +200,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        self.not_shared = None;
         // SAFETY: the value owns the range, and nothing borrows from it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), Self::BYTES) };
     }

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use roce_port::{
-    Accepted, Neighbours, NotAccepted, Offers, Port, PortCapabilities, PortError, PortFd, RxSink,
-    Steering,
+    Accepted, Neighbours, NotAccepted, Offers, Port, PortCapabilities, PortError, PortFd, Refusal,
+    RxSink, Steering,
 };
 use roce_stack::{
     Acknowledged, Duration, Flow, Instant, Position, QpnRange, ReserveError, Sequenced, Transmit,
@@ -477,12 +477,12 @@ impl Neighbours for UdpPort {
         to: IpAddr,
         part: QpnRange,
         file: BorrowedFd<'_>,
-    ) -> Result<Accepted, NotAccepted> {
+    ) -> Result<Accepted, Refusal> {
         // The thread may have moved to another namespace, where other devices have the same addresses.
         let is_here = self.namespace.is_some() && share::namespace() == self.namespace;
         match self.config.part.filter(|_| is_here) {
             Some(own) => share::offer(to, self.config.interface_index, part, own, file),
-            None => Err(NotAccepted::Nobody),
+            None => Err(NotAccepted::Nobody.into()),
         }
     }
 

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use roce_port::{Accepted, NotAccepted, fork};
+use roce_port::{Accepted, NotAccepted, Refusal, fork};
 use roce_stack::QpnRange;
 use roce_trust::{OwnUser, peer};
 
@@ -20,14 +20,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 /// Offers a file to the member for `part` at `to`, on behalf of the member for `own`.
 ///
 /// # Errors
-/// See [`NotAccepted`].
+/// See [`Refusal`].
 pub(crate) fn offer(
     to: IpAddr,
     interface: u32,
     part: QpnRange,
     own: QpnRange,
     file: BorrowedFd<'_>,
-) -> Result<Accepted, NotAccepted> {
+) -> Result<Accepted, Refusal> {
     let stream = connect(&SharedAddress::new(to, interface).member(part))?;
     offer_over(stream, own, file)
 }
@@ -37,7 +37,7 @@ pub(super) fn offer_over(
     stream: UnixStream,
     own: QpnRange,
     file: BorrowedFd<'_>,
-) -> Result<Accepted, NotAccepted> {
+) -> Result<Accepted, Refusal> {
     let no_room = |_| NotAccepted::NoRoom;
     stream
         .set_read_timeout(Some(ANSWER_TIMEOUT))
@@ -48,14 +48,17 @@ pub(super) fn offer_over(
         Ok(Some(answer)) if answer.kind == Kind::Accept => {
             let mut descriptors = answer.descriptors.into_iter();
             let (Some(descriptor), None) = (descriptors.next(), descriptors.next()) else {
-                return Err(NotAccepted::NoRoom);
+                return Err(NotAccepted::NoRoom.into());
             };
             Ok(Accepted {
                 connection: stream.into(),
                 descriptor,
             })
         }
-        Ok(_) | Err(_) => Err(NotAccepted::Silent),
+        Ok(_) | Err(_) => Err(Refusal {
+            why: NotAccepted::Silent,
+            witness: Some(stream.into()),
+        }),
     }
 }
 

@@ -1,5 +1,6 @@
 //! One end of a connection over the loopback interface.
 
+use roce_verbs::datapath::DatapathOptions;
 use roce_verbs::qp::{Endpoint, PathMtu};
 use roce_verbs::settings::OpenOptions;
 use roce_verbs::{
@@ -10,6 +11,15 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Options for an end whose packets all take sockets, also those to other devices on this host.
+#[allow(dead_code)]
+pub(crate) fn sockets_only() -> OpenOptions {
+    OpenOptions::new().datapath(DatapathOptions {
+        sockets_only: true,
+        ..DatapathOptions::default()
+    })
+}
 
 /// The size of an end's region, and of each message, in bytes.
 pub(crate) const LEN: usize = 200_000;

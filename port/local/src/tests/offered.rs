@@ -154,7 +154,7 @@ fn what_is_no_file_in_memory_is_refused() {
 
 #[test]
 fn a_lane_has_addresses_of_one_family() {
-    let inbox = Inbox::new(false).expect("an inbox");
+    let inbox = Inbox::new(false, 128).expect("an inbox");
     let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
     for (source, at, is_taken) in [
         (SOURCE, HERE, true),
@@ -171,7 +171,7 @@ fn a_lane_has_addresses_of_one_family() {
 
 #[test]
 fn a_device_has_places_for_128_lanes() {
-    let inbox = Inbox::new(false).expect("an inbox");
+    let inbox = Inbox::new(false, 128).expect("an inbox");
     let offer = || inbox.take(HERE, Sender::create(SOURCE).expect("a ring").1);
     // What is refused takes no place.
     for _ in 0..200 {

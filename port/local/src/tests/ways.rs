@@ -7,7 +7,7 @@ use crate::{LaneConfig, Lanes};
 use roce_port::memory::{MemoryIp, MemoryPort};
 use roce_port::{
     Accepted, Layer as _, Layered, Neighbours, NotAccepted, Offers, Port, PortCapabilities,
-    PortError, PortFd, RxSink,
+    PortError, PortFd, Refusal, RxSink,
 };
 use roce_stack::{Flow, QpnRange, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot};
 use roce_wire::Qpn;
@@ -129,9 +129,9 @@ impl Neighbours for Host {
         to: IpAddr,
         _part: QpnRange,
         file: BorrowedFd<'_>,
-    ) -> Result<Accepted, NotAccepted> {
+    ) -> Result<Accepted, Refusal> {
         if to != NEIGHBOUR {
-            return Err(NotAccepted::Nobody);
+            return Err(NotAccepted::Nobody.into());
         }
         self.offers += 1;
         std::thread::sleep(self.thinks_for);
