@@ -96,6 +96,23 @@ fn commands() -> Receiver<String> {
     from
 }
 
+/// Starts a child that sleeps for two minutes, unless it is killed. Returns its process ID.
+#[expect(unsafe_code)]
+fn fork_sleeper() -> libc::pid_t {
+    // SAFETY: the child only makes system calls.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(120);
+            loop {
+                libc::pause();
+            }
+        }
+        assert!(child > 0, "forked");
+        child
+    }
+}
+
 fn report(what: &str) {
     let mut out = std::io::stdout().lock();
     // If the parent no longer reads, this process is about to be killed.
@@ -150,6 +167,7 @@ impl Player {
                 self.slots[slot] = fresh;
                 self.report_qp(slot);
             }
+            "fork" => report(&format!("child {}", fork_sleeper())),
             "report" => {
                 let connections = self.slots.iter().map(|slot| slot.connection.as_ref());
                 let received: Vec<String> = connections
@@ -159,6 +177,14 @@ impl Player {
                             .to_string()
                     })
                     .collect();
+                let counters = self.context.port_counters();
+                let of = |name| counters.iter().find(|(other, _)| *other == name);
+                for name in ["tx_lane_packets", "rx_lane_packets", "tx_datagrams"] {
+                    report(&format!(
+                        "{name} {}",
+                        of(name).map_or(0, |(_, count)| *count)
+                    ));
+                }
                 report(&format!("seen {}", received.join(" ")));
             }
             other => panic!("an unknown command: {other:?}"),
