@@ -89,7 +89,7 @@ impl Transmit for WirePort {
         if self.is_full() {
             return Err(ReserveError::Full);
         }
-        self.memory.reserve(to, flow, sequenced, len)
+        self.memory.reserve_run(to, flow, sequenced, len, 1)
     }
 
     fn commit(&mut self) {

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use roce_verbs::observation::Processes;
 
 fuzz_target!(|script: &[u8]| {
-    let Some(snapshot) = roce_verbs::hostile::run_script(script) else {
+    let Some(snapshot) = roce_observe::watch::hostile::run_script(script) else {
         return;
     };
     let processes = |snapshots| Processes {

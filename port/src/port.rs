@@ -12,7 +12,7 @@
 //!   during the call to the sink.
 //! - Committed packets leave at [`Port::flush`] at the latest, in order for each destination.
 //!   Packets that the network does not take at once stay in the port's queue for the next `flush`.
-//!   The queue has a fixed bound: when it is full, `reserve` returns
+//!   The queue has a fixed bound: when it is full, `reserve_run` returns
 //!   [`ReserveError::Full`](roce_stack::ReserveError::Full).
 //! - The port allocates no memory for each packet.
 
@@ -55,7 +55,7 @@ impl<F: FnMut(&RxMeta, &[u8])> RxSink for F {
 /// The capabilities of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCapabilities {
-    /// The largest transport packet (BTH to ICRC) that [`Transmit::reserve`] lends a buffer for, in
+    /// The largest transport packet (BTH to ICRC) that [`Transmit::reserve_run`] lends a buffer for, in
     /// bytes: the link's MTU less the IP and UDP headers (the IPv6 header, if the port has IPv6
     /// addresses).
     pub max_packet_bytes: usize,

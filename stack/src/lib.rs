@@ -191,6 +191,6 @@ pub use traffic::QpTraffic;
 pub use transmit::{Acknowledged, Flow, Position, ReserveError, Sequenced, Transmit, TxSlot};
 pub use wr::{
     Completion, CompletionError, DatagramSource, Flush, MAX_MESSAGE_BYTES, MAX_SGE, NetworkHeader,
-    ParseRemoteAddrError, Payload, PostError, RecvRequest, RemoteAddr, SendFlags, SendOp,
+    OpGroup, ParseRemoteAddrError, Payload, PostError, RecvRequest, RemoteAddr, SendFlags, SendOp,
     SendRequest, Sge, Target, WcOpcode, WcStatus,
 };

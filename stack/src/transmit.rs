@@ -2,14 +2,13 @@
 //!
 //! # Contract
 //!
-//! - [`Transmit::reserve`] lends a buffer for one packet, [`Transmit::reserve_run`] for several. The
-//!   caller fills all of [`TxSlot::bytes`] and calls [`Transmit::commit`] or
-//!   [`Transmit::commit_last`].
-//! - A reservation that is not committed is dropped at the next `reserve`, and is not sent. The
+//! - [`Transmit::reserve_run`] lends a buffer for one packet or for several. The caller fills all of
+//!   [`TxSlot::bytes`] and calls [`Transmit::commit`] or [`Transmit::commit_last`].
+//! - A reservation that is not committed is dropped at the next reservation, and is not sent. The
 //!   next reservation for the same destination and length then gets the same header fields.
 //! - Committed packets to one destination leave in the order in which they were
 //!   committed. The implementation may queue them, and the queue has a fixed bound:
-//!   when it is full, `reserve` returns [`ReserveError::Full`].
+//!   when it is full, `reserve_run` returns [`ReserveError::Full`].
 //! - Neither side allocates memory for each packet.
 //!
 //! # Packets whose memory the implementation keeps
@@ -55,20 +54,6 @@ pub trait Transmit {
         len: usize,
         count: usize,
     ) -> Result<TxSlot<'_>, ReserveError>;
-
-    /// As [`Transmit::reserve_run`], for one packet.
-    ///
-    /// # Errors
-    /// See [`ReserveError`].
-    fn reserve(
-        &mut self,
-        to: &TxMeta,
-        flow: Flow,
-        sequenced: Option<Sequenced>,
-        len: usize,
-    ) -> Result<TxSlot<'_>, ReserveError> {
-        self.reserve_run(to, flow, sequenced, len, 1)
-    }
 
     /// After [`ReserveError::Full`]: whether there may be room for packets to other destinations.
     fn has_room_for_others(&self) -> bool {
@@ -155,8 +140,7 @@ pub enum Acknowledged {
     All,
 }
 
-/// A buffer for one packet or for a run of packets, lent by [`Transmit::reserve`] or
-/// [`Transmit::reserve_run`].
+/// A buffer for one packet or for a run of packets, lent by [`Transmit::reserve_run`].
 #[derive(Debug)]
 pub struct TxSlot<'a> {
     /// Exactly `len` bytes for each packet, BTH to ICRC; their contents are arbitrary until written.
@@ -171,7 +155,7 @@ pub struct TxSlot<'a> {
     pub kept: bool,
 }
 
-/// Why [`Transmit::reserve`] lent no buffer.
+/// Why [`Transmit::reserve_run`] lent no buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReserveError {

@@ -89,7 +89,7 @@ fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
 }
 
 fn queue(port: &mut UdpPort, to: &TxMeta, kind: u8, number: u64, len: usize) -> bool {
-    let Ok(slot) = port.reserve(to, Flow::new(Qpn::QP0, Qpn::QP0), None, len) else {
+    let Ok(slot) = port.reserve_run(to, Flow::new(Qpn::QP0, Qpn::QP0), None, len, 1) else {
         return false;
     };
     slot.bytes[0] = kind;

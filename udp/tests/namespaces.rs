@@ -454,7 +454,7 @@ fn answers_to_hosts_that_are_not_there_keep_no_packet_waiting() {
             let nobody = IpAddr::from([10, 91, 0, 50 + (number % 200) as u8]);
             let flow = Flow::new(Qpn::QP1, Qpn::QP1);
             // When its queue is full, the port refuses more.
-            if let Ok(slot) = near.reserve(&to(NEAR, nobody), flow, None, mad.len()) {
+            if let Ok(slot) = near.reserve_run(&to(NEAR, nobody), flow, None, mad.len(), 1) {
                 slot.bytes.copy_from_slice(&mad);
                 near.commit();
             }

@@ -51,7 +51,7 @@ fn send(from: &mut UdpPort, into: &mut UdpPort, ends: (IpAddr, IpAddr), first: u
             is_retransmission: false,
         });
         let slot = from
-            .reserve(&to(near, far), flow, sequenced, LEN)
+            .reserve_run(&to(near, far), flow, sequenced, LEN, 1)
             .expect("room");
         slot.bytes.copy_from_slice(&packet(number, LEN));
         source_port = slot.src_port;

@@ -20,21 +20,24 @@ pub(crate) struct Channel {
 first_part!(IbvCompChannel => Channel.c);
 
 pub(crate) extern "C" fn create_comp_channel(context: Handle<IbvContext>) -> *mut IbvCompChannel {
-    guard::pointer("ibv_create_comp_channel", || {
-        let state = Arc::clone(&context.get()?.state);
-        let channel = state.roce.create_channel().or_errno()?;
-        make_blocking(&channel)?;
-        Ok(Handle::into_raw(Channel {
-            c: CPart::new(IbvCompChannel {
-                context,
-                fd: channel.as_fd().as_raw_fd(),
-                refcnt: 0,
-            }),
-            channel,
-            state,
-            users: Users::default(),
-        }))
-    })
+    guard::pointer("ibv_create_comp_channel", || create(context))
+}
+
+/// As `ibv_create_comp_channel`.
+pub(crate) fn create(context: Handle<IbvContext>) -> Result<*mut IbvCompChannel, Errno> {
+    let state = Arc::clone(&context.get()?.state);
+    let channel = state.roce.create_channel().or_errno()?;
+    make_blocking(&channel)?;
+    Ok(Handle::into_raw(Channel {
+        c: CPart::new(IbvCompChannel {
+            context,
+            fd: channel.as_fd().as_raw_fd(),
+            refcnt: 0,
+        }),
+        channel,
+        state,
+        users: Users::default(),
+    }))
 }
 
 pub(crate) extern "C" fn destroy_comp_channel(channel: Handle<IbvCompChannel>) -> c_int {

@@ -13,7 +13,9 @@ use roce_verbs::memory::{
     AccessError, BufferRangeError, DeregisterError, NotMapped, NotPersistent, ProgramRegionError,
     RegionError, RegisterError, ReregisterError,
 };
-use roce_verbs::qp::{ConnectError, CreateQpError, ModifyError, QpError, SrqError};
+use roce_verbs::qp::{
+    ConnectError, CreateQpError, FixedAttributesError, ModifyError, QpError, SrqError,
+};
 use roce_verbs::rdma_cm::IdError;
 use roce_verbs::roce_cm::{Addresses, CmError};
 use roce_verbs::work::PostError;
@@ -98,6 +100,7 @@ to_errno! {
         Self::QpnsUsedUp { .. } => Errno::ENOMEM,
         Self::Srq(error) => error.to_errno(),
     }
+    FixedAttributesError {}
     IdError {
         Self::NoSuchDevice(_) => Errno::ENODEV,
         Self::NoRoute { source, .. } => source.to_errno(),

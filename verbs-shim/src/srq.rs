@@ -81,30 +81,37 @@ pub(crate) extern "C" fn create_srq_ex(
     attr: Out<IbvSrqInitAttrEx>,
 ) -> *mut IbvSrq {
     guard::pointer("ibv_create_srq_ex", || {
+        context.get()?;
+        attr.input().read_grown()?.create(context)
+    })
+}
+
+impl IbvSrqInitAttrEx {
+    /// As `ibv_create_srq_ex`.
+    pub(crate) fn create(&self, context: Handle<IbvContext>) -> Result<*mut IbvSrq, Errno> {
         let state = &context.get()?.state;
-        let attr = attr.input().read_grown()?;
-        let has = |bit| attr.comp_mask & bit != 0;
+        let has = |bit| self.comp_mask & bit != 0;
         let kind = if has(SRQ_INIT_ATTR_TYPE) {
-            attr.srq_type
+            self.srq_type
         } else {
             SRQT_BASIC
         };
         let known = SRQ_INIT_ATTR_TYPE | SRQ_INIT_ATTR_PD | SRQ_INIT_ATTR_XRCD | SRQ_INIT_ATTR_CQ;
-        check_bits("comp_mask", attr.comp_mask, known, Errno::EOPNOTSUPP)?;
+        check_bits("comp_mask", self.comp_mask, known, Errno::EOPNOTSUPP)?;
         if !has(SRQ_INIT_ATTR_PD) {
             return Err(Errno::EINVAL);
         }
-        let domain = attr.pd.get()?;
+        let domain = self.pd.get()?;
         domain.state.check_same(state)?;
         let mut uses = vec![domain.users.add()];
         let srq = match kind {
-            SRQT_BASIC => domain.pd.create_srq(&options(&attr.attr)).or_errno()?,
+            SRQT_BASIC => domain.pd.create_srq(&options(&self.attr)).or_errno()?,
             SRQT_XRC if has(SRQ_INIT_ATTR_XRCD) && has(SRQ_INIT_ATTR_CQ) => {
-                let (xrcd, cq) = (attr.xrcd.get()?, attr.cq.get()?);
+                let (xrcd, cq) = (self.xrcd.get()?, self.cq.get()?);
                 cq.state.check_same(state)?;
                 xrcd.state.check_same(state)?;
                 uses.extend([xrcd.users.add(), cq.users.add()]);
-                let options = options(&attr.attr);
+                let options = options(&self.attr);
                 let made = xrcd.domain.create_srq(&domain.pd, &cq.queue, &options);
                 made.or_errno()?
             }
@@ -112,8 +119,8 @@ pub(crate) extern "C" fn create_srq_ex(
             // An SRQ for tag matching.
             _ => return Err(Errno::EOPNOTSUPP),
         };
-        expose(attr.pd, attr.srq_context, srq, uses)
-    })
+        expose(self.pd, self.srq_context, srq, uses)
+    }
 }
 
 pub(crate) extern "C" fn modify_srq(

@@ -1,6 +1,7 @@
 //! Asynchronous events: what a device reports other than completions.
 
 use crate::context::Context;
+use crate::context::show_wait_for_program;
 use crate::runtime::EventQueue;
 use parking_lot::{Condvar, Mutex};
 use roce_stack::Event;
@@ -101,10 +102,7 @@ impl Unacknowledged {
         if *count == 0 {
             return;
         }
-        #[cfg(not(feature = "observe"))]
-        let _ = (call, events);
-        #[cfg(feature = "observe")]
-        let _shown = crate::watch::show_wait_for_program(call, *count, events);
+        let _shown = show_wait_for_program(call, *count, events);
         self.acknowledged.wait_while(&mut count, |count| *count > 0);
     }
 }

@@ -182,16 +182,11 @@ pub mod qp;
 pub mod rdma_cm;
 mod runtime;
 pub mod settings;
-#[cfg(feature = "observe")]
-mod watch;
-#[cfg(feature = "observe")]
-pub mod why;
 pub mod work;
 
 pub use prelude::*;
 pub use roce_cm;
 #[cfg(feature = "faults")]
 pub use roce_faults as faults;
-#[cfg(all(feature = "observe", any(test, fuzzing)))]
-#[doc(hidden)]
-pub use watch::hostile;
+#[cfg(feature = "observe")]
+pub use roce_observe::why;

@@ -5,10 +5,10 @@ pub use roce_stack::{Counters, DropReason, Stat};
 
 #[cfg(feature = "observe")]
 pub use {
-    crate::watch::{
+    roce_observe::capture::{Capture, CreateError},
+    roce_observe::tally::{Tally, Totals, totals_of_this_program},
+    roce_observe::watch::{
         DeviceSnapshot, Processes, QpSnapshot, ShownWaits, Snapshot, WaitSnapshot, show_waits,
         watch_processes,
     },
-    roce_observe::capture::{Capture, CreateError},
-    roce_observe::tally::{Tally, Totals, totals_of_this_program},
 };

@@ -3,7 +3,7 @@
 
 pub use crate::qp::post::SendBatch;
 pub use roce_stack::{
-    Flush, MAX_INLINE_BYTES, MAX_MESSAGE_BYTES, MAX_SGE, Payload, PostError, RecvRequest,
+    Flush, MAX_INLINE_BYTES, MAX_MESSAGE_BYTES, MAX_SGE, OpGroup, Payload, PostError, RecvRequest,
     SendFlags, SendOp, SendRequest, Target,
 };
 pub use roce_wire::{FlushPlacement, FlushSelectivity};

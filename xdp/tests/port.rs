@@ -240,7 +240,7 @@ fn unsendable_packets_are_counted() {
     ];
     for (number, (to, len)) in bad.into_iter().enumerate() {
         assert_eq!(
-            port.reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, len)
+            port.reserve_run(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, len, 1)
                 .err(),
             Some(ReserveError::Unsendable),
             "{to:?} {len}"
@@ -248,7 +248,7 @@ fn unsendable_packets_are_counted() {
         assert_eq!(port.counters().tx_unsendable, number as u64 + 1);
     }
     assert!(
-        port.reserve(&good, Flow::new(Qpn::QP0, Qpn::QP0), None, 1500 - 28)
+        port.reserve_run(&good, Flow::new(Qpn::QP0, Qpn::QP0), None, 1500 - 28, 1)
             .is_ok()
     );
     assert_eq!(port.capabilities().max_packet_bytes, 1500 - 48);

@@ -109,7 +109,7 @@ fn addresses_come_and_go() {
         ..from_to(&pair.far, &pair.near, false)
     };
     assert_eq!(
-        far.reserve(&from_new, Flow::new(Qpn::QP0, Qpn::QP0), None, 100)
+        far.reserve_run(&from_new, Flow::new(Qpn::QP0, Qpn::QP0), None, 100, 1)
             .err(),
         Some(ReserveError::Unsendable)
     );

@@ -222,11 +222,12 @@ fn roce_v1_is_off_by_default() {
     let mut near = open_v1(&pair.near, 1500, AttachMode::Auto, Tagging::None);
     let mut far = open(&pair.far, 1500, 1, AttachMode::Auto);
     assert!(near.carries(RoceVersion::V1) && !far.carries(RoceVersion::V1));
-    let refused = far.reserve(
+    let refused = far.reserve_run(
         &v1(&pair.far, &pair.near, false),
         Flow::new(Qpn::QP0, Qpn::QP0),
         None,
         100,
+        1,
     );
     assert_eq!(refused.err(), Some(ReserveError::Unsendable));
     send(&mut near, &v1(&pair.near, &pair.far, false), &bytes(1, 100));
@@ -265,7 +266,7 @@ fn destinations_behind_a_router_are_refused_with_a_message() {
         "{said}"
     );
     let refused = near
-        .reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, 100)
+        .reserve_run(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, 100, 1)
         .err();
     assert_eq!(refused, Some(ReserveError::Unsendable));
     let by_v2 = TxMeta {
@@ -274,7 +275,7 @@ fn destinations_behind_a_router_are_refused_with_a_message() {
     };
     near.check(&by_v2).expect("routers are no business of it");
     assert!(
-        near.reserve(&by_v2, Flow::new(Qpn::QP0, Qpn::QP0), None, 100)
+        near.reserve_run(&by_v2, Flow::new(Qpn::QP0, Qpn::QP0), None, 100, 1)
             .is_ok()
     );
 }

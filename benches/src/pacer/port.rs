@@ -40,7 +40,7 @@ impl Transmit for CountingPort {
         _count: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
         self.to = flow.to_qp.get().saturating_sub(FIRST_PEER) as usize;
-        self.memory.reserve(to, flow, sequenced, len)
+        self.memory.reserve_run(to, flow, sequenced, len, 1)
     }
 
     fn commit(&mut self) {

@@ -49,7 +49,7 @@ impl Transmit for BoundedPort {
         len: usize,
         _count: usize,
     ) -> Result<TxSlot<'_>, ReserveError> {
-        self.memory.reserve(to, flow, sequenced, len)
+        self.memory.reserve_run(to, flow, sequenced, len, 1)
     }
 
     fn commit(&mut self) {

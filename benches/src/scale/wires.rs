@@ -219,7 +219,7 @@ impl Transmit for Hosts {
         self.reserved = number_of(to.src);
         let port = self.ports.get_mut(self.reserved);
         port.ok_or(ReserveError::Unsendable)?
-            .reserve(to, flow, sequenced, len)
+            .reserve_run(to, flow, sequenced, len, 1)
     }
 
     fn commit(&mut self) {

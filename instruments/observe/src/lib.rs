@@ -12,18 +12,27 @@
 //! assert!(InWords(&cause).to_string().contains("an SRQ that is not in the XRC domain"));
 //! ```
 //!
-//! [`capture`] writes what a device sends and receives. [`tally`] counts what a program and its children do.
+//! [`why`] explains failures. [`capture`] writes what a device sends and receives. [`watch`] shows the open
+//! devices of a process to other processes. [`tally`] counts what a program and its children do.
+//!
+//! An open device is observed through [`DeviceView`] and [`WatchedDevice`]; [`Options`] says how.
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
 pub mod capture;
 mod causes;
+mod device;
 mod events;
 mod mismatches;
+mod options;
 mod settings;
 pub mod tally;
+pub mod watch;
+pub mod why;
 
+pub use device::{DeviceNames, DeviceView, WatchedDevice};
 pub use mismatches::advice_on;
+pub use options::Options;
 pub use settings::CHECKS;
 
 use core::fmt::{Display, Formatter, Result};
@@ -31,15 +40,6 @@ use core::fmt::{Display, Formatter, Result};
 /// Displays something observed in words.
 #[derive(Clone, Copy, Debug)]
 pub struct InWords<'a, T>(pub &'a T);
-
-/// The two names of a device.
-#[derive(Clone, Debug)]
-pub struct DeviceNames {
-    /// The device's own.
-    pub device: String,
-    /// The name of its network interface.
-    pub interface: String,
-}
 
 /// A number of bytes.
 struct Bytes(u64);

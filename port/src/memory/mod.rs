@@ -69,10 +69,10 @@ pub struct MemoryPort {
     pub out: Vec<Frame>,
     /// Packets that wait for [`Port::receive`].
     pub arrived: VecDeque<Frame>,
-    /// The maximum number of packets in `out`. At this number, `reserve` returns
+    /// The maximum number of packets in `out`. At this number, `reserve_run` returns
     /// [`ReserveError::Full`].
     pub max_queued: usize,
-    /// Whether [`Transmit::reserve`] reports every packet as unsendable, as it does without a
+    /// Whether [`Transmit::reserve_run`] reports every packet as unsendable, as it does without a
     /// route.
     pub unsendable: bool,
     /// Whether the port keeps the memory of [sequenced](Sequenced) packets until they are

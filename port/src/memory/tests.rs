@@ -19,7 +19,7 @@ fn to(dst: IpAddr) -> TxMeta {
 /// Sends one packet. Returns the covered fields of its slot.
 fn send(port: &mut impl Port, dst: IpAddr, byte: u8) -> IpCovered {
     let slot = port
-        .reserve(&to(dst), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)
+        .reserve_run(&to(dst), Flow::new(Qpn::QP0, Qpn::QP0), None, 4, 1)
         .expect("room");
     slot.bytes.fill(byte);
     let ip = slot.ip;
@@ -58,7 +58,7 @@ fn packets_come_out_in_order_and_go_in_by_address() {
 fn a_reservation_that_is_not_committed_is_not_sent_and_keeps_its_identification() {
     let mut port = MemoryPort::new(MemoryIp::V4Numbered, 100).poisoned();
     let first = port
-        .reserve(&to(FAR), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)
+        .reserve_run(&to(FAR), Flow::new(Qpn::QP0, Qpn::QP0), None, 4, 1)
         .expect("room");
     assert_eq!(first.bytes, [POISON; 4]);
     let abandoned = first.ip;
@@ -76,13 +76,13 @@ fn room_and_length_are_limited() {
     send(&mut port, FAR, 1);
     assert_eq!(port.out[0].meta.ip, IpCovered::V4Hidden);
     let full = port
-        .reserve(&to(FAR), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)
+        .reserve_run(&to(FAR), Flow::new(Qpn::QP0, Qpn::QP0), None, 4, 1)
         .map(|_| ());
     assert_eq!(full, Err(ReserveError::Full));
     let frame = port.out.remove(0);
     port.recycle(frame.bytes);
     let long = port
-        .reserve(&to(FAR), Flow::new(Qpn::QP0, Qpn::QP0), None, 101)
+        .reserve_run(&to(FAR), Flow::new(Qpn::QP0, Qpn::QP0), None, 101, 1)
         .map(|_| ());
     assert_eq!(long, Err(ReserveError::Unsendable));
     let counters = port.counters();

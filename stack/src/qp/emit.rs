@@ -115,7 +115,6 @@ pub(crate) fn write_packet(
         to_qp: repr.bth.dest_qpn,
     };
     let len = repr.buffer_len(payload_len);
-    // `reserve` would take a second call through the trait object.
     let slot = match port.reserve_run(path, flow, packet.sequenced, len, 1) {
         Ok(slot) => slot,
         Err(refused) => {

@@ -5,8 +5,7 @@ use crate::kind::{QpKind, QpState};
 use crate::memory::MemoryTable;
 use crate::queue::{MAX_INLINE_BYTES, PayloadSource};
 use crate::wr::{
-    Payload, PostError, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Target, WcOpcode,
-    total_len,
+    Payload, PostError, RecvRequest, SendFlags, SendRequest, Sge, Target, WcOpcode, total_len,
 };
 use core::hint::cold_path;
 
@@ -102,7 +101,7 @@ impl Qp {
             Target::Srq(_) => kind == QpKind::XrcInitiator,
             Target::Datagram(_) => kind == QpKind::Ud,
         };
-        if !reaches || !can_do(kind, &request.op) {
+        if !reaches || !kind.supports(request.op.group()) {
             cold_path();
             let opcode = request.op.completion_opcode();
             return Err(PostError::WrongService { kind, opcode });
@@ -141,24 +140,5 @@ impl Qp {
                 Ok(())
             }
         }
-    }
-}
-
-/// Whether a QP of this kind supports the operation (IBTA 1.7, 10.2.4.4).
-// rule: 9.8.2-operations
-const fn can_do(kind: QpKind, op: &SendOp) -> bool {
-    match kind {
-        QpKind::Rc | QpKind::XrcInitiator => true,
-        QpKind::XrcTarget => false,
-        QpKind::Uc => matches!(
-            op,
-            SendOp::Send
-                | SendOp::SendImm(_)
-                | SendOp::Write(_)
-                | SendOp::WriteImm(..)
-                | SendOp::BindMw(_)
-                | SendOp::LocalInv(_)
-        ),
-        QpKind::Ud => matches!(op, SendOp::Send | SendOp::SendImm(_)),
     }
 }

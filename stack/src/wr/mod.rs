@@ -12,6 +12,7 @@ pub use refused::PostError;
 pub use remote::{ParseRemoteAddrError, RemoteAddr};
 pub use request::{Payload, SendFlags, SendRequest, Target};
 
+use crate::kind::QpKind;
 use crate::memory::MwBind;
 use roce_wire::{FlushPlacement, FlushSelectivity};
 
@@ -97,7 +98,45 @@ pub enum SendOp {
     LocalInv(u32),
 }
 
+/// Operations that the same transport services have (IBTA 1.7, 10.2.4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpGroup {
+    /// SEND, also with immediate data.
+    Send,
+    /// WRITE, also with immediate data; binding and invalidating local keys.
+    Write,
+    /// What needs a reliable service: SEND with Invalidate, READ, the atomics, FLUSH, ATOMIC WRITE.
+    Reliable,
+}
+
+impl QpKind {
+    /// Whether a QP of this kind can post these operations.
+    // rule: 9.8.2-operations
+    #[inline]
+    pub const fn supports(self, group: OpGroup) -> bool {
+        match self {
+            Self::Rc | Self::XrcInitiator => true,
+            Self::Uc => matches!(group, OpGroup::Send | OpGroup::Write),
+            Self::Ud => matches!(group, OpGroup::Send),
+            // It has no send queue.
+            Self::XrcTarget => false,
+        }
+    }
+}
+
 impl SendOp {
+    /// The group of the operation.
+    #[inline]
+    pub const fn group(&self) -> OpGroup {
+        match self {
+            Self::Send | Self::SendImm(_) => OpGroup::Send,
+            Self::Write(_) | Self::WriteImm(..) | Self::BindMw(_) | Self::LocalInv(_) => {
+                OpGroup::Write
+            }
+            _ => OpGroup::Reliable,
+        }
+    }
+
     /// Whether the operation has a response of its own, for which the peer needs resources: READ,
     /// the atomics, FLUSH and ATOMIC WRITE.
     pub(crate) fn is_fetch(&self) -> bool {

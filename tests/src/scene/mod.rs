@@ -47,7 +47,8 @@ pub struct Played {
     pub output: String,
     /// Bytes of IP packets to RoCE's port, counted by the kernel.
     pub roce_bytes: u64,
-    /// Bytes of payload that were sent, according to the summary: three digits of it.
+    /// Bytes of payload that were sent, according to the summary: three digits of it. Bytes of headers, if there
+    /// was no payload.
     pub sent_bytes: u64,
 }
 
@@ -240,7 +241,8 @@ impl Played {
     }
 }
 
-/// The bytes that were sent, of the line `…; 1.05 MB sent and 0 bytes received`. 0 without such a line.
+/// The bytes that were sent, of the line `…; 1.05 MB sent and 0 bytes received`. 0 without such a line. If
+/// there was no payload, the line ends with `, in 7 packets`, each of which has the headers of IP, UDP and RoCE.
 fn sent_in_summary(told: &str) -> u64 {
     const UNITS: [(&str, f64); 5] = [
         ("bytes", 1.0),
@@ -251,7 +253,12 @@ fn sent_in_summary(told: &str) -> u64 {
     ];
     let lines = told.lines().rev();
     let of_line = |line: &str| {
-        let (before, _) = line.split_once(" sent and ")?;
+        const HEADERS: u64 = 20 + 8 + 12 + 4;
+        let (before, after) = line.split_once(" sent and ")?;
+        if let Some((_, packets)) = after.split_once(", in ") {
+            let count: Option<u64> = packets.split(' ').next()?.parse().ok();
+            return count.map(|count| count * HEADERS);
+        }
         let mut words = before.rsplit(' ');
         let (unit, number) = (words.next()?, words.next()?);
         let (_, factor) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
@@ -319,6 +326,8 @@ mod tests {
             let told = format!("before\n{line}{said} sent and 3 bytes received\nafter");
             assert_eq!(sent_in_summary(&told), bytes);
         }
+        let told = format!("{line}0 bytes sent and 0 bytes received, in 10 packets");
+        assert_eq!(sent_in_summary(&told), 440);
         assert_eq!(sent_in_summary("nothing was sent and nothing received"), 0);
     }
 }

@@ -70,7 +70,7 @@ fn activating_twice_has_no_effect_and_addresses_can_be_removed() {
     // The socket of the address, and the socket of the flow whose packet waits.
     assert_eq!((port.fds().len(), port.queued()), (2, 1));
     assert!(
-        port.reserve(&to(far, near), Flow::new(Qpn::QP0, Qpn::QP0), None, 4)
+        port.reserve_run(&to(far, near), Flow::new(Qpn::QP0, Qpn::QP0), None, 4, 1)
             .is_err()
     );
     assert!(port.activate(far).is_err());

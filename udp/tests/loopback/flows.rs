@@ -47,7 +47,7 @@ fn queue(
         is_retransmission,
     });
     let slot = port
-        .reserve(&to(near, far), flow, sequenced, LEN)
+        .reserve_run(&to(near, far), flow, sequenced, LEN, 1)
         .expect("room for the packet");
     slot.bytes.copy_from_slice(&packet(number, LEN));
     let queued = (slot.src_port, slot.kept);
@@ -66,7 +66,7 @@ fn each_flow_has_its_source_port_and_management_datagrams_have_4791() {
         assert_eq!(receive(&mut into, 1)[0].meta.src_port, source_port);
     }
     let to_qp1 = Flow::new(qpn(1), Qpn::QP1);
-    let slot = from.reserve(&to(near, far), to_qp1, None, LEN);
+    let slot = from.reserve_run(&to(near, far), to_qp1, None, LEN, 1);
     assert_eq!(slot.expect("room").src_port, 4791);
     assert_eq!(from.counters().tx_flows_opened, 8);
 }
@@ -286,7 +286,7 @@ fn identifications_count_up_also_for_datagrams_without_a_copy() {
         });
         let len = if number % 3 == 0 { 60 } else { LEN };
         let slot = from
-            .reserve(&to(near, far), flow(1), sequenced, len)
+            .reserve_run(&to(near, far), flow(1), sequenced, len, 1)
             .expect("room");
         slot.bytes.fill(1);
         let IpCovered::V4 { id, .. } = slot.ip else {

@@ -22,7 +22,7 @@ fn a_full_queue_is_reported_and_loses_nothing() {
     for round in 1..=3 {
         let mut queued = 0;
         while from
-            .reserve(&to(near, far), Flow::new(Qpn::QP0, Qpn::QP0), None, 4112)
+            .reserve_run(&to(near, far), Flow::new(Qpn::QP0, Qpn::QP0), None, 4112, 1)
             .is_ok()
         {
             send(&mut from, &to(near, far), &packet(queued, 4112));
@@ -30,7 +30,7 @@ fn a_full_queue_is_reported_and_loses_nothing() {
         }
         assert!(queued > 25, "128 KiB hold 31 packets, not {queued}");
         let full = from
-            .reserve(&to(near, far), Flow::new(Qpn::QP0, Qpn::QP0), None, 4112)
+            .reserve_run(&to(near, far), Flow::new(Qpn::QP0, Qpn::QP0), None, 4112, 1)
             .map(|_| ());
         assert_eq!(full, Err(ReserveError::Full));
         assert_eq!(from.counters().tx_queue_full, 2 * round);
@@ -63,13 +63,13 @@ fn unsendable_packets_are_refused_and_counted() {
     ];
     for (to, len) in attempts {
         let refused = port
-            .reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, len)
+            .reserve_run(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, len, 1)
             .map(|_| ());
         assert_eq!(refused, Err(ReserveError::Unsendable), "{len} bytes {to:?}");
     }
     assert_eq!(port.counters().tx_unsendable, attempts.len() as u64);
     assert!(
-        port.reserve(&to(near, far), Flow::new(Qpn::QP0, Qpn::QP0), None, 1472)
+        port.reserve_run(&to(near, far), Flow::new(Qpn::QP0, Qpn::QP0), None, 1472, 1)
             .is_ok()
     );
 }

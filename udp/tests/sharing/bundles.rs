@@ -101,7 +101,7 @@ fn packets_for_different_processes_leave_in_separate_datagrams() {
         let bytes = packet(part, number as u8);
         let qpn = Qpn::from_bits(u32::from_be_bytes([0, bytes[5], bytes[6], bytes[7]]));
         let slot = from
-            .reserve(&to, Flow::new(Qpn::QP0, qpn), None, bytes.len())
+            .reserve_run(&to, Flow::new(Qpn::QP0, qpn), None, bytes.len(), 1)
             .expect("room");
         slot.bytes.copy_from_slice(&bytes);
         from.commit();

@@ -288,7 +288,7 @@ fn management_datagrams_leave_in_separate_datagrams() {
     for number in 0..6 {
         let bytes = request(REQ, SERVICE + u32::from(number % 2), number);
         let slot = from
-            .reserve(&to, Flow::new(Qpn::QP0, Qpn::QP1), None, bytes.len())
+            .reserve_run(&to, Flow::new(Qpn::QP0, Qpn::QP1), None, bytes.len(), 1)
             .expect("room");
         slot.bytes.copy_from_slice(&bytes);
         from.commit();

@@ -60,7 +60,7 @@ pub(crate) fn to(src: IpAddr, dst: IpAddr) -> TxMeta {
 /// Queues `bytes`. Returns the covered fields that the port predicts.
 pub(crate) fn send(port: &mut UdpPort, to: &TxMeta, bytes: &[u8]) -> IpCovered {
     let slot = port
-        .reserve(to, Flow::new(Qpn::QP0, Qpn::QP0), None, bytes.len())
+        .reserve_run(to, Flow::new(Qpn::QP0, Qpn::QP0), None, bytes.len(), 1)
         .expect("room for the packet");
     assert!(
         slot.src_port == 4791 || slot.src_port >= 0xc000,

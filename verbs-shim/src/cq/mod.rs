@@ -89,15 +89,26 @@ pub(crate) extern "C" fn create_cq(
     comp_vector: c_int,
 ) -> *mut IbvCq {
     guard::pointer("ibv_create_cq", || {
-        let attr = IbvCqInitAttrEx {
-            cqe: cqe.cast_unsigned(),
-            cq_context,
-            channel,
-            comp_vector: comp_vector.cast_unsigned(),
-            ..Zero::zeroed()
-        };
-        create(context, &attr, cqe.into())
+        create_plain(context, cqe, cq_context, channel, comp_vector)
     })
+}
+
+/// As `ibv_create_cq`.
+pub(crate) fn create_plain(
+    context: Handle<IbvContext>,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: Handle<IbvCompChannel>,
+    comp_vector: c_int,
+) -> Result<*mut IbvCq, Errno> {
+    let attr = IbvCqInitAttrEx {
+        cqe: cqe.cast_unsigned(),
+        cq_context,
+        channel,
+        comp_vector: comp_vector.cast_unsigned(),
+        ..Zero::zeroed()
+    };
+    create(context, &attr, cqe.into())
 }
 
 /// The completion fields that an extended CQ can provide.

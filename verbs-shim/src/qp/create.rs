@@ -5,7 +5,7 @@ use crate::convert::qp_kind;
 use crate::prelude::*;
 use crate::state::State;
 use roce_verbs::qp::MAX_QUEUE_DEPTH;
-use roce_verbs::work::{MAX_INLINE_BYTES, MAX_SGE};
+use roce_verbs::work::{MAX_INLINE_BYTES, MAX_SGE, OpGroup};
 use roce_verbs::{QpKind, QpOptions, QueuePair};
 
 pub(crate) extern "C" fn create_qp(pd: Handle<IbvPd>, attr: Out<IbvQpInitAttr>) -> *mut IbvQp {
@@ -42,47 +42,30 @@ pub(crate) extern "C" fn create_qp_ex(
         context.get()?;
         let to = attr.field(std::mem::offset_of!(IbvQpInitAttrEx, cap));
         let attr = attr.input().read_grown()?;
-        let known = QP_INIT_ATTR_PD
-            | QP_INIT_ATTR_XRCD
-            | QP_INIT_ATTR_CREATE_FLAGS
-            | QP_INIT_ATTR_SEND_OPS_FLAGS;
-        let refused = Errno::EOPNOTSUPP;
-        check_bits("comp_mask", attr.comp_mask, known, refused)?;
-        let has = |bit| attr.comp_mask & bit != 0;
-        if has(QP_INIT_ATTR_CREATE_FLAGS) {
-            check_bits("create_flags", attr.create_flags, 0_u32, refused)?;
-        }
-        if attr.is_extended() {
-            let known = send_ops(qp_kind(attr.qp_type)?);
-            check_bits("send_ops_flags", attr.send_ops_flags, known, refused)?;
-        }
         attr.create(context, to)
     })
 }
 
-/// The operations that a QP of this kind can post, as `send_ops_flags`.
-const fn send_ops(kind: QpKind) -> u32 {
-    const UD: u32 = QP_EX_WITH_SEND | QP_EX_WITH_SEND_WITH_IMM;
-    const UC: u32 = UD
-        | QP_EX_WITH_RDMA_WRITE
-        | QP_EX_WITH_RDMA_WRITE_WITH_IMM
-        | QP_EX_WITH_LOCAL_INV
-        | QP_EX_WITH_BIND_MW;
-    const RC: u32 = UC
-        | QP_EX_WITH_RDMA_READ
-        | QP_EX_WITH_ATOMIC_CMP_AND_SWP
-        | QP_EX_WITH_ATOMIC_FETCH_AND_ADD
-        | QP_EX_WITH_SEND_WITH_INV
-        | QP_EX_WITH_FLUSH
-        | QP_EX_WITH_ATOMIC_WRITE;
-    match kind {
-        QpKind::Rc | QpKind::XrcInitiator => RC,
-        QpKind::Uc => UC,
-        QpKind::Ud => UD,
-        // It has no send queue.
-        QpKind::XrcTarget => 0,
-    }
-}
+/// The bits of `send_ops_flags`.
+const SEND_OPS: [(OpGroup, u32); 3] = [
+    (OpGroup::Send, QP_EX_WITH_SEND | QP_EX_WITH_SEND_WITH_IMM),
+    (
+        OpGroup::Write,
+        QP_EX_WITH_RDMA_WRITE
+            | QP_EX_WITH_RDMA_WRITE_WITH_IMM
+            | QP_EX_WITH_LOCAL_INV
+            | QP_EX_WITH_BIND_MW,
+    ),
+    (
+        OpGroup::Reliable,
+        QP_EX_WITH_RDMA_READ
+            | QP_EX_WITH_ATOMIC_CMP_AND_SWP
+            | QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+            | QP_EX_WITH_SEND_WITH_INV
+            | QP_EX_WITH_FLUSH
+            | QP_EX_WITH_ATOMIC_WRITE,
+    ),
+];
 
 impl IbvQpInitAttrEx {
     /// Whether the program may post with `ibv_wr_*`.
@@ -90,12 +73,36 @@ impl IbvQpInitAttrEx {
         self.comp_mask & QP_INIT_ATTR_SEND_OPS_FLAGS != 0
     }
 
+    fn check_extensions(&self) -> Result<(), Errno> {
+        let known = QP_INIT_ATTR_PD
+            | QP_INIT_ATTR_XRCD
+            | QP_INIT_ATTR_CREATE_FLAGS
+            | QP_INIT_ATTR_SEND_OPS_FLAGS;
+        let refused = Errno::EOPNOTSUPP;
+        check_bits("comp_mask", self.comp_mask, known, refused)?;
+        if self.comp_mask & QP_INIT_ATTR_CREATE_FLAGS != 0 {
+            check_bits("create_flags", self.create_flags, 0_u32, refused)?;
+        }
+        if self.is_extended() {
+            let kind = qp_kind(self.qp_type)?;
+            let supported = SEND_OPS.iter().filter(|(group, _)| kind.supports(*group));
+            let known = supported.fold(0, |all, (_, bits)| all | bits);
+            check_bits("send_ops_flags", self.send_ops_flags, known, refused)?;
+        }
+        Ok(())
+    }
+
     /// Creates a QP, and writes its capacities to `to`.
-    fn create(
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if something is asked for that this device or the kind of QP does not have, `EINVAL` if
+    /// an object or a capacity is wrong, and those of [`QpError`](roce_verbs::qp::QpError).
+    pub(crate) fn create(
         mut self,
         context: Handle<IbvContext>,
         to: Out<IbvQpCap>,
     ) -> Result<*mut IbvQp, Errno> {
+        self.check_extensions()?;
         if self.comp_mask & QP_INIT_ATTR_PD == 0 {
             self.pd = Handle::NULL;
         }

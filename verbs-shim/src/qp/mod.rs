@@ -3,7 +3,6 @@
 mod create;
 mod modify;
 mod post;
-mod transitions;
 mod wr;
 
 pub(crate) use create::{create_qp, create_qp_ex, destroy_qp};

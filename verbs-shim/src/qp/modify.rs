@@ -1,13 +1,13 @@
 //! Changing and querying the attributes of QPs.
 
-use super::{Qp, transitions};
+use super::Qp;
 use crate::ah::{address_options, check_path};
 use crate::convert::{access, c_qp_state, gid, qp_state};
 use crate::prelude::*;
 use crate::rates::static_rate;
 use crate::state::check_port;
-use roce_verbs::qp::{PathMtu, QKey, QpAttributes, QpState, RateLimit, RnrTimer};
-use roce_verbs::{Access, Psn, QpKind, Qpn};
+use roce_verbs::qp::{FixedAttributes, PathMtu, QKey, QpAttributes, QpState, RateLimit, RnrTimer};
+use roce_verbs::{Access, Psn, Qpn};
 
 pub(crate) extern "C" fn modify_qp(qp: Handle<IbvQp>, attr: In<IbvQpAttr>, mask: c_int) -> c_int {
     guard::errno("ibv_modify_qp", || {
@@ -20,6 +20,9 @@ pub(crate) extern "C" fn modify_qp(qp: Handle<IbvQp>, attr: In<IbvQpAttr>, mask:
     })
 }
 
+/// Every bit of `enum ibv_qp_attr_mask` but those of raw packets.
+const ALL: u32 = QP_DEST_QPN | (QP_DEST_QPN - 1) | QP_RATE_LIMIT;
+
 /// The unsupported attributes: an alternate path, and resizing of queues.
 const UNSUPPORTED: u32 = QP_ALT_PATH | QP_CAP;
 
@@ -31,15 +34,29 @@ impl Qp {
                     .to_owned()
             }));
         }
-        let (from, _) = self.qp.query();
-        let to = if_set(mask & QP_STATE != 0, || qp_state(attr.qp_state))?;
-        transitions::check(self.kind, from, to.unwrap_or(from), mask)?;
-        let attributes = self.attributes(attr, mask)?;
-        if self.kind == QpKind::Ud && attributes.state == Some(QpState::Rtr) {
-            // A UD QP receives packets to any address of the device.
-            self.state.roce.activate_all().or_errno()?;
+        let has = |bit| mask & bit != 0;
+        let to = if_set(has(QP_STATE), || qp_state(attr.qp_state))?;
+        if mask & !ALL != 0 {
+            return Err(wrong(|| {
+                let (from, _) = self.qp.query();
+                let (from, to) = (from.name(), to.unwrap_or(from).name());
+                let unknown = mask & !ALL;
+                format!("{from} to {to}: attr_mask has unknown bits: {unknown:#x}")
+            }));
         }
-        self.qp.modify(&attributes).or_errno()?;
+        let fixed = FixedAttributes {
+            current_state: if_set(has(QP_CUR_STATE), || qp_state(attr.cur_qp_state))?,
+            sets_drain_event: has(QP_EN_SQD_ASYNC_NOTIFY),
+            pkey_index: has(QP_PKEY_INDEX).then_some(attr.pkey_index),
+            sets_port: has(QP_PORT),
+            is_migrated: has(QP_PATH_MIG_STATE).then_some(attr.path_mig_state == MIG_MIGRATED),
+        };
+        self.qp.check_fixed(to, &fixed).or_errno()?;
+        if fixed.sets_port {
+            check_port(attr.port_num.into())?;
+        }
+        let attributes = self.attributes(attr, to, mask)?;
+        self.qp.modify_portably(attributes).or_errno()?;
         save_attributes(&mut self.attr.lock(), attr, mask);
         self.update_c_state();
         Ok(())
@@ -52,41 +69,15 @@ impl Qp {
         state
     }
 
-    fn attributes(&self, attr: &IbvQpAttr, mask: u32) -> Result<QpAttributes, Errno> {
+    fn attributes(
+        &self,
+        attr: &IbvQpAttr,
+        state: Option<QpState>,
+        mask: u32,
+    ) -> Result<QpAttributes, Errno> {
         let has = |bit| mask & bit != 0;
-        if has(QP_CUR_STATE) {
-            let (told, found) = (qp_state(attr.cur_qp_state)?, self.qp.query().0);
-            if told != found {
-                return Err(wrong(|| {
-                    format!(
-                        "cur_qp_state is {}, but the QP is in {}",
-                        told.name(),
-                        found.name()
-                    )
-                }));
-            }
-        }
-        // There is no path to migrate to.
-        if has(QP_PATH_MIG_STATE) && attr.path_mig_state != MIG_MIGRATED {
-            return Err(wrong(|| {
-                "path_mig_state must be IBV_MIG_MIGRATED: there is no other path".to_owned()
-            }));
-        }
-        if has(QP_PORT) {
-            check_port(attr.port_num.into())?;
-        }
-        if has(QP_PKEY_INDEX) && attr.pkey_index != 0 {
-            let index = attr.pkey_index;
-            return Err(wrong(|| {
-                format!("pkey_index is {index}, but the device has only one P_Key, at index 0")
-            }));
-        }
-        // Programs set requester attributes on an XRC target and responder attributes on an XRC
-        // initiator. As NICs do, accept and ignore them.
-        let is_responder = self.kind != QpKind::XrcInitiator;
-        let is_requester = self.kind != QpKind::XrcTarget;
         Ok(QpAttributes {
-            state: if_set(has(QP_STATE), || qp_state(attr.qp_state))?,
+            state,
             access: if_set(has(QP_ACCESS_FLAGS), || remote_access(attr.qp_access_flags))?,
             qkey: has(QP_QKEY).then_some(QKey(attr.qkey)),
             pkey: None,
@@ -110,9 +101,8 @@ impl Qp {
                 })
             })?,
             rq_psn: has(QP_RQ_PSN).then(|| Psn::new(attr.rq_psn)),
-            max_dest_rd_atomic: (is_responder && has(QP_MAX_DEST_RD_ATOMIC))
-                .then_some(attr.max_dest_rd_atomic),
-            min_rnr_timer: if_set(is_responder && has(QP_MIN_RNR_TIMER), || {
+            max_dest_rd_atomic: has(QP_MAX_DEST_RD_ATOMIC).then_some(attr.max_dest_rd_atomic),
+            min_rnr_timer: if_set(has(QP_MIN_RNR_TIMER), || {
                 let code = attr.min_rnr_timer;
                 RnrTimer::from_code(code).ok_or_else(|| {
                     wrong(|| format!("min_rnr_timer is {code}, but must be 0 to 31"))
@@ -120,9 +110,9 @@ impl Qp {
             })?,
             sq_psn: has(QP_SQ_PSN).then(|| Psn::new(attr.sq_psn)),
             timeout: has(QP_TIMEOUT).then_some(attr.timeout),
-            retry_cnt: (is_requester && has(QP_RETRY_CNT)).then_some(attr.retry_cnt),
-            rnr_retry: (is_requester && has(QP_RNR_RETRY)).then_some(attr.rnr_retry),
-            max_rd_atomic: (is_requester && has(QP_MAX_QP_RD_ATOMIC)).then_some(attr.max_rd_atomic),
+            retry_cnt: has(QP_RETRY_CNT).then_some(attr.retry_cnt),
+            rnr_retry: has(QP_RNR_RETRY).then_some(attr.rnr_retry),
+            max_rd_atomic: has(QP_MAX_QP_RD_ATOMIC).then_some(attr.max_rd_atomic),
             rate_limit: has(QP_RATE_LIMIT).then(|| RateLimit::kilobits_per_second(attr.rate_limit)),
         })
     }

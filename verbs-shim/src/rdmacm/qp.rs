@@ -5,7 +5,7 @@ use super::device::refused;
 use super::id::{Id, Own};
 use super::queues::NewCqs;
 use super::table::{find, table};
-use crate::errors::{check_errno, created};
+use crate::errors::check_errno;
 use crate::prelude::*;
 use crate::qp;
 use roce_verbs::QpKind;
@@ -75,7 +75,8 @@ fn create_extended(id: &Id, params: &mut IbvQpInitAttrEx) -> Result<(), Errno> {
         [&mut params.send_cq, &mut params.recv_cq],
         depths,
     )?;
-    let qp = created(qp::create_qp_ex(c.verbs, Out::allocated(params)));
+    let to = Out::allocated(&raw mut params.cap);
+    let qp = params.create(c.verbs, to).map(Handle::from_ptr);
     finish(id, &mut own, params.pd, qp, &new)
 }
 

@@ -1,6 +1,5 @@
 //! Completion queues that the library makes for the QPs and SRQs of IDs.
 
-use crate::errors::created;
 use crate::prelude::*;
 use crate::{channel, cq};
 
@@ -55,12 +54,9 @@ pub(super) fn create_cq_with_channel(
     owner: *mut c_void,
 ) -> Result<Queue, Errno> {
     let depth = c_int::try_from(depth).map_err(|_| Errno::EINVAL)?.max(1);
-    let channel = created(channel::create_comp_channel(context))?;
-    match created(cq::create_cq(context, depth, owner, channel, 0)) {
-        Ok(queue) => Ok((channel, queue)),
-        Err(errno) => {
-            channel::destroy_comp_channel(channel);
-            Err(errno)
-        }
-    }
+    let channel = Handle::from_ptr(channel::create(context)?);
+    let queue = cq::create_plain(context, depth, owner, channel, 0).inspect_err(|_| {
+        channel::destroy_comp_channel(channel);
+    })?;
+    Ok((channel, Handle::from_ptr(queue)))
 }

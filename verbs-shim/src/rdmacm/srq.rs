@@ -4,7 +4,7 @@ use super::id::Id;
 use super::qp::xrcd;
 use super::queues;
 use super::table::find;
-use crate::errors::{check_errno, created};
+use crate::errors::check_errno;
 use crate::prelude::*;
 use crate::srq;
 
@@ -64,7 +64,7 @@ fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
         }
         params.comp_mask |= SRQ_INIT_ATTR_XRCD | SRQ_INIT_ATTR_CQ;
     }
-    let made = created(srq::create_srq_ex(c.verbs, Out::allocated(&raw mut params)));
+    let made = params.create(c.verbs).map(Handle::from_ptr);
     let srq = made.inspect_err(|_| own.into_iter().for_each(queues::destroy_queue))?;
     *attr = params;
     id.c.set(|c| {

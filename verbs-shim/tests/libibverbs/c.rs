@@ -88,6 +88,9 @@ fn a_refused_call_says_why() {
         "roce: ibv_post_send: EINVAL: num_sge is 99, and must be 0 to ",
         "roce: ibv_post_recv: ENOMEM: ",
         "roce: ibv_wr_complete: EOPNOTSUPP: send_flags is 0x100000, ",
+        "roce: ibv_modify_qp: EINVAL: the port is 2, but the device has only port 1",
+        "roce: ibv_modify_qp: EINVAL: INIT to INIT: IBV_QP_CUR_STATE can't be set in this transition",
+        "roce: ibv_modify_qp: EINVAL: INIT to INIT: attr_mask has unknown bits: 0x40000000",
     ] {
         let found = lines.iter().any(|line| line.starts_with(part));
         assert!(found, "{part}: {stderr}");

@@ -248,7 +248,7 @@ static int descriptors(void)
 /* The queues that the library makes for a QP are gone when there is no QP. */
 static void queues(void)
 {
-	static const uint32_t DEPTHS[] = { UINT32_MAX, INT32_MAX };
+	static const uint32_t DEPTHS[] = { 1 << 17, UINT32_MAX, INT32_MAX };
 	static const struct ibv_qp_init_attr INIT = { .cap = { 1, 1, 1, 1, 0 },
 						      .qp_type = IBV_QPT_RC };
 	/* A call that succeeds puts the queues here. */
@@ -265,7 +265,7 @@ static void queues(void)
 	CHECK(!rdma_create_qp(id, NULL, &init));
 	rdma_destroy_qp(id);
 	before = descriptors();
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		init = INIT;
 		init.cap.max_recv_wr = DEPTHS[i];
 		CHECK(SAYS(EINVAL, rdma_create_qp(id, NULL, &init)) && !init.send_cq);

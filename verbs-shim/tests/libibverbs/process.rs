@@ -15,14 +15,12 @@ use crate::library;
 
 /// Runs a C program of these tests, which must succeed. `set_up` sets its environment and
 /// arguments.
-fn run(source: &str, set_up: impl FnOnce(&mut Command)) {
+fn run(source: &str, set_up: impl FnOnce(&mut Command)) -> Option<String> {
     let source = format!("verbs-shim/tests/libibverbs/{source}");
-    let Some(program) = compiled_or_skip(&source) else {
-        return;
-    };
+    let program = compiled_or_skip(&source)?;
     let mut command = Command::new(&program);
     set_up(&mut command);
-    run_built(command, &program);
+    Some(run_built(command, &program))
 }
 
 fn run_with(folder: &Path) -> impl FnOnce(&mut Command) {
@@ -374,7 +372,18 @@ fn connections_are_made_as_the_man_pages_of_the_connection_manager_say() {
 #[test]
 fn the_connection_manager_refuses_what_it_is_not_for() {
     let library = library::folder();
-    run_with_cm("cm_refused.c", library.path());
+    let logs = |command: &mut Command| {
+        run_with(library.path())(command);
+        command.env("ROCE_LOG", "1");
+    };
+    if !compiles_rdmacm_or_skip() {
+        return;
+    }
+    let stderr = run("cm_refused.c", logs).expect("it compiles");
+    // The log names the function that the program has called, not those that it consists of.
+    let told = "roce: rdma_create_qp: EINVAL: max_recv_wr is 131072, but must be at most 65536\n";
+    assert!(stderr.contains(told), "{stderr}");
+    assert!(!stderr.contains("ibv_create_"), "{stderr}");
 }
 
 #[test]

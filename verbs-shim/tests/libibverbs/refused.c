@@ -52,6 +52,11 @@ int main(void)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
 	EXPECT(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 					       IBV_QP_ACCESS_FLAGS));
+	// Attributes that have one value, and bits that mean nothing.
+	attr.port_num = 2;
+	EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_PORT) == EINVAL);
+	EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_CUR_STATE) == EINVAL);
+	EXPECT(ibv_modify_qp(qp, &attr, 1 << 30) == EINVAL);
 	// A program that posts until the queue is full, over and over.
 	struct ibv_recv_wr recv = {.wr_id = 2}, *bad_recv;
 	int full = 0;

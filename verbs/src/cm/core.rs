@@ -4,7 +4,7 @@ use super::EventSink;
 use super::claim::service_id_u32;
 use super::inbox::Inbox;
 use super::routes::Routes;
-use crate::context::Context;
+use crate::context::{Context, ShownWaits};
 use crate::error::OpenError;
 use crate::runtime::{DeviceState, Engine, MadListener, RequestFate, RequestJudge};
 use parking_lot::{Mutex, MutexGuard};
@@ -23,6 +23,9 @@ const MAX_V1_PATHS: usize = 4096;
 
 /// The interval at which paths with connections are checked.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
+
+/// The most connections of a device that are shown to watchers.
+const MAX_SHOWN: usize = 16;
 
 /// The number of connections to end in one batch. The messages of a batch fit in QP1's queue.
 const FORGET_BATCH: usize = 64;
@@ -133,6 +136,18 @@ impl Core {
 
     pub(super) fn now(&self) -> Instant {
         self.shared.now()
+    }
+
+    /// Shows the connections that are not established to watchers, until the value is dropped.
+    pub(super) fn show_waits(self: &Arc<Self>, context: &Context) -> ShownWaits {
+        let core = Arc::downgrade(self);
+        context.show_waits(move || {
+            let core = core.upgrade();
+            core.map_or_else(Vec::new, |core| {
+                let agent = &core.state.lock().agent;
+                agent.pending().take(MAX_SHOWN).collect()
+            })
+        })
     }
 
     /// Locks the agent, and makes it draw communication IDs from the device's range.

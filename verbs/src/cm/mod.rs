@@ -23,8 +23,6 @@ mod listener;
 mod peer_monitor;
 mod routes;
 mod thread;
-#[cfg(feature = "observe")]
-mod waits;
 
 pub use claim::{PortClaim, PortClaimError, PortTaken};
 pub use connecting::{Connecting, Establishing};
@@ -33,7 +31,7 @@ pub use error::{ConnectionError, ListenError};
 pub use listener::{Incoming, Listener};
 
 use self::core::Core;
-use crate::context::Context;
+use crate::context::{Context, ShownWaits};
 use crate::error::{ConnectError, OpenError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
@@ -62,8 +60,7 @@ pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 pub struct ConnectionManager {
     core: Arc<Core>,
     /// Shows the connections that are not established.
-    #[cfg(feature = "observe")]
-    waits: Option<crate::observation::ShownWaits>,
+    waits: Option<ShownWaits>,
     context: Context,
     thread: Option<JoinHandle<()>>,
     listeners: Mutex<HashMap<ListenerId, (Addresses, ServiceId)>>,
@@ -96,8 +93,7 @@ impl ConnectionManager {
             "starting the connection manager's thread",
         ))?;
         Ok(Self {
-            #[cfg(feature = "observe")]
-            waits: Some(waits::show(&core, context)),
+            waits: Some(core.show_waits(context)),
             core,
             context: context.clone(),
             thread: Some(thread),
@@ -217,7 +213,6 @@ impl ConnectionManager {
 impl Drop for ConnectionManager {
     fn drop(&mut self) {
         // Afterwards, no other thread holds the core but the manager's.
-        #[cfg(feature = "observe")]
         drop(self.waits.take());
         self.core.forget_all();
         self.core.close();

@@ -2,13 +2,14 @@
 
 #[cfg(feature = "faults")]
 mod injecting;
-#[cfg(feature = "observe")]
+#[cfg_attr(not(feature = "observe"), path = "unobserved.rs")]
 mod observing;
 mod paths;
 mod state;
 #[cfg(test)]
 mod stopping;
 
+pub(crate) use observing::{ShownWaits, show_wait_for_program};
 pub use paths::AddressOptions;
 
 use crate::datapath::{self, Datapath, Layers};
@@ -42,8 +43,7 @@ pub struct Context {
 /// The state that a context and its objects share. Dropping it stops the background thread.
 pub(crate) struct Inner {
     /// Dropped first: a watcher never sees a device that is being closed.
-    #[cfg(feature = "observe")]
-    pub(crate) observing: observing::Observing,
+    observing: observing::Observing,
     #[cfg(feature = "faults")]
     injecting: injecting::Injecting,
     /// Makes the device fail on purpose.
@@ -85,7 +85,6 @@ impl Context {
         #[cfg(feature = "faults")]
         let injector = injecting.injector().or(injector);
         let engine = Engine::new(nic, port, Arc::new(events));
-        #[cfg(feature = "observe")]
         let (mut observing, layers, engine) =
             observing::Observing::begin(device, options, layers, engine);
         let starter = Starter::new(device, datapath_options, priorities.priorities, layers)
@@ -98,10 +97,8 @@ impl Context {
         #[cfg(feature = "faults")]
         injecting.start(&shared)?;
         send_waiting_at_exit(&shared);
-        #[cfg(feature = "observe")]
         observing.show(&shared, device, options);
         let inner = Inner {
-            #[cfg(feature = "observe")]
             observing,
             #[cfg(feature = "faults")]
             injecting,

@@ -1,28 +1,24 @@
 //! Observation of an open device: explanations of failures, counts, snapshots.
 
 use super::Context;
-use crate::datapath::Layers;
+use crate::datapath::{Datapath, Layers};
 use crate::device::Device;
 use crate::runtime::{DeviceState, Engine, Observed, Observer, Tally};
 use crate::settings::OpenOptions;
-use crate::watch::{self, WatchHandle};
-use crate::why::{
-    Cause, Explanation, FailedConnection, Failure, GatheredEvidence, KernelSince, KernelView,
-    KernelWatch, LossSigns, Places, UnfitPackets, WhyLog, is_of_lost_packets,
-};
-use roce_observe::DeviceNames;
+use roce_cm::Pending;
 use roce_observe::tally::{self, DeviceCount};
-use roce_port::Port;
-use roce_stack::{Counters, Mismatch, Nic};
+pub(crate) use roce_observe::watch::{ShownWaits, show_wait_for_program};
+use roce_observe::watch::{WatchHandle, register, show_waits, waits_of_connections};
+use roce_observe::why::{Evidence, Explainer, Explanation, FailedConnection, GatheredEvidence};
+use roce_observe::{DeviceNames, DeviceView, WatchedDevice};
+use roce_stack::{Counters, Failure, Mismatch};
 use roce_wire::Qpn;
-use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The observation of an open device.
 pub(crate) struct Observing {
-    /// The kernel's counters since the datapath started.
-    pub(crate) kernel: KernelSince,
+    evidence: Evidence,
     /// Shows the device to programs that watch the process.
     handle: Option<WatchHandle>,
 }
@@ -35,18 +31,13 @@ impl Observing {
         mut layers: Layers,
         mut engine: Engine,
     ) -> (Self, Layers, Engine) {
-        let kernel = KernelSince::default();
-        let names = names(device);
-        let (tap, log) = options.tap_and_log(&names);
+        let (tap, explainer) = options.observing.begin(names(device));
+        let evidence = explainer.evidence().clone();
         layers.tap = tap;
-        engine.observer = Some(Box::new(Explainer {
-            names,
-            log,
-            kernel: Arc::clone(&kernel),
-        }));
+        engine.observer = Some(Box::new(explainer));
         engine.tally = tally::open().map(|tally| tally as Box<dyn Tally>);
         let handle = None;
-        (Self { kernel, handle }, layers, engine)
+        (Self { evidence, handle }, layers, engine)
     }
 
     /// Shows the device to programs that watch the process.
@@ -56,7 +47,8 @@ impl Observing {
         device: &Device,
         options: &OpenOptions,
     ) {
-        self.handle = watch::register(device, shared, options.observing.metrics);
+        let shared = Arc::clone(shared);
+        self.handle = register(names(device), shared, options.observing.metrics);
     }
 }
 
@@ -67,67 +59,39 @@ fn names(device: &Device) -> DeviceNames {
     }
 }
 
-/// Writes why QPs fail.
-struct Explainer {
-    names: DeviceNames,
-    log: Option<WhyLog>,
-    kernel: KernelSince,
+impl WatchedDevice for DeviceState {
+    fn datapath(&self) -> Option<&'static str> {
+        self.starter.datapath().map(Datapath::name)
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.lock().failure_text()
+    }
+
+    fn look(&self, look: &mut dyn FnMut(&DeviceView<'_>)) {
+        let mut engine = self.lock();
+        look(&DeviceView {
+            now: engine.nic_time(self.now()),
+            nic: &engine.nic,
+            port: &*engine.port,
+        });
+    }
 }
 
 impl Observer for Explainer {
     fn on_start(&self) {
-        if let Some(watch) = KernelWatch::begin(&self.names.interface) {
-            let _ = self.kernel.set(watch);
-        }
+        self.start();
     }
 
     #[cold]
-    fn on_failures(&mut self, seen: &Observed<'_>, failed: Vec<Failure>, unfit: Vec<Mismatch>) {
-        let Some(log) = &mut self.log else { return };
-        // One view for all of them: no packet moves while it is made.
-        let view = OnceCell::new();
-        for failure in failed {
-            if log.admits(&failure) {
-                let kernel = self.kernel.get().filter(|_| is_of_lost_packets(&failure));
-                let view = kernel.and_then(|kernel| view.get_or_init(|| kernel.look()).as_ref());
-                log.write(explain(
-                    &self.names.device,
-                    seen.nic,
-                    seen.port,
-                    failure,
-                    view,
-                ));
-            }
-        }
-        for mismatch in unfit {
-            // The failure of the QP explains them.
-            let failure = seen.nic.failure(mismatch.qpn);
-            let is_explained = failure.is_some_and(|failure| failure.cause != Cause::Application);
-            if !is_explained && log.has_room(seen.now) {
-                let status = seen.nic.qp_status(seen.now, mismatch.qpn);
-                let kind = status.map(|status| status.kind);
-                log.write_unfit(&UnfitPackets::new(&self.names.device, kind, &mismatch));
-            }
-        }
+    fn on_failures(
+        &mut self,
+        &Observed { now, nic, port }: &Observed<'_>,
+        failed: Vec<Failure>,
+        unfit: Vec<Mismatch>,
+    ) {
+        self.explain(&DeviceView { now, nic, port }, failed, unfit);
     }
-}
-
-/// Explains a failure. `kernel` is what the kernel shows, if packets got lost
-/// ([`is_of_lost_packets`]).
-#[cold]
-fn explain(
-    device: &str,
-    nic: &Nic,
-    port: &dyn Port,
-    failure: Failure,
-    kernel: Option<&KernelView<'_>>,
-) -> Explanation {
-    let places = Places {
-        nic,
-        port_counters: &port.each_counter(),
-        kernel,
-    };
-    Explanation::new(device, failure, &places)
 }
 
 impl Tally for DeviceCount {
@@ -144,32 +108,28 @@ impl Context {
     /// Why a QP failed, as a completion that is not a success or an asynchronous event reports.
     /// `None` if it has not failed, or no longer exists.
     pub fn why(&self, qpn: Qpn) -> Option<Explanation> {
-        let engine = self.inner.shared.lock();
-        let failure = *engine.nic.failure(qpn)?;
-        drop(engine);
-        // No packet would move meanwhile if the engine were locked.
-        let kernel = self.inner.observing.kernel.get();
-        let kernel = kernel.filter(|_| is_of_lost_packets(&failure));
-        let view = kernel.and_then(KernelWatch::look);
-        let engine = self.inner.shared.lock();
-        engine.nic.failure(qpn)?;
-        Some(explain(
-            &self.device().name(),
-            &engine.nic,
-            &*engine.port,
-            failure,
-            view.as_ref(),
-        ))
+        let (device, evidence) = (&*self.inner.shared, &self.inner.observing.evidence);
+        Explanation::of_qp(&self.device().name(), device, evidence, qpn)
     }
 
     /// Adds to the explanation of a connection whose peer is silent what shows why packets get lost:
     /// the interface, the route, the peer's hardware address, and counters. Sends nothing.
     pub fn add_evidence(&self, failed: &mut FailedConnection) {
-        let signs = LossSigns {
-            port_counters: self.port_counters(),
-            kernel: Arc::clone(&self.inner.observing.kernel),
-        };
-        failed.add_evidence(&mut GatheredEvidence::new(signs));
+        failed.add_evidence(&mut self.gather_evidence());
+    }
+
+    /// The evidence of why management datagrams get lost.
+    fn gather_evidence(&self) -> GatheredEvidence {
+        GatheredEvidence::new(&self.inner.observing.evidence, self.port_counters())
+    }
+
+    /// Shows to watchers, until the value is dropped, what the connections wait for that `pending` returns.
+    pub(crate) fn show_waits(
+        &self,
+        pending: impl Fn() -> Vec<Pending> + Send + Sync + 'static,
+    ) -> ShownWaits {
+        let context = self.clone();
+        show_waits(move || waits_of_connections(&pending(), context.gather_evidence()))
     }
 
     /// The address at which this process serves its metrics, if the program requested metrics

@@ -96,21 +96,24 @@ impl DatapathPort {
         }
     }
 
-    /// Lets packets to other devices on this host take lanes.
+    /// Lets packets to other devices on this host take lanes, if the port has sockets.
     pub(crate) fn open_lanes(&mut self, with_icrc: bool) {
-        let Self::Udp(port, lanes) = self else {
-            return;
-        };
-        let opened = Lanes::new(LaneConfig {
-            with_icrc,
-            source_port_secret: source_port_secret(),
-        });
-        if let Ok(opened) = &opened {
-            port.take_offers(opened.inbox());
+        match self {
+            Self::Udp(port, lanes) => {
+                let opened = Lanes::new(LaneConfig {
+                    with_icrc,
+                    source_port_secret: source_port_secret(),
+                });
+                if let Ok(opened) = &opened {
+                    port.take_offers(opened.inbox());
+                }
+                *lanes = opened
+                    .map(|lanes| Some(Box::new(lanes)))
+                    .map_err(|error| error.to_string());
+            }
+            #[cfg(feature = "xdp")]
+            Self::Xdp(..) => {}
         }
-        *lanes = opened
-            .map(|lanes| Some(Box::new(lanes)))
-            .map_err(|error| error.to_string());
     }
 
     /// The kind and limits of the port, with the datapaths that were not chosen.

@@ -3,6 +3,7 @@
 mod connect;
 pub(crate) mod datagram;
 mod endpoint;
+mod fixed;
 mod managed;
 mod options;
 pub(crate) mod post;
@@ -11,6 +12,7 @@ mod xrc;
 
 pub use crate::error::{ConnectError, QpError};
 pub use endpoint::{Endpoint, ParseEndpointError};
+pub use fixed::{FixedAttributes, FixedAttributesError};
 pub use options::{ConnectOptions, QpOptions};
 pub use roce_stack::{
     CreateQpError, MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS, ModifyError, QpAttributes, QpConfig,

@@ -34,12 +34,6 @@ pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
         }),
         ("ROCE_CC", || environment_congestion().map(drop)),
         ("ROCE_QOS", || environment_priorities().map(drop)),
-        #[cfg(feature = "observe")]
-        ("ROCE_METRICS", || super::environment_metrics().map(drop)),
-        #[cfg(feature = "observe")]
-        ("ROCE_WHY", crate::why::check_why_setting),
-        #[cfg(feature = "observe")]
-        ("ROCE_WHY_PCAP", crate::why::check_why_packets_setting),
         ("ROCE_VENDOR_PART_ID", check_vendor_part_id),
         ("ROCE_TIE_MEMORY", check_tie_memory),
     ];

@@ -11,9 +11,9 @@ pub use check::{check_environment, report_environment, warn_of_unknown_variables
 pub use congestion::environment_congestion;
 pub use options::OpenOptions;
 pub use priorities::{PrioritySettings, PrioritySettingsError, environment_priorities};
+#[cfg(feature = "observe")]
+pub use roce_observe::{capture::environment_capture, watch::environment_metrics};
 pub use roce_stack::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, DurationText, NotificationPoint,
 };
-#[cfg(feature = "observe")]
-pub use {crate::watch::environment_metrics, roce_observe::capture::environment_capture};

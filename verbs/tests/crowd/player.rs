@@ -10,8 +10,9 @@ use roce_verbs::{
     Access, Completion, CompletionQueue, ConnectOptions, Context, Device, Endpoint, MemoryRegion,
     ProtectionDomain, Psn, QpOptions, Qpn, QueuePair, RecvRequest, SendOp, SendRequest, WcStatus,
 };
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read as _, Write};
 use std::net::IpAddr;
+use std::os::fd::AsRawFd as _;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 use testkit::Dice;
@@ -96,21 +97,25 @@ fn commands() -> Receiver<String> {
     from
 }
 
-/// Starts a child that sleeps for two minutes, unless it is killed. Returns its process ID.
-#[expect(unsafe_code)]
+/// Starts a child that sleeps for two minutes, unless it is killed. Returns its process ID, once the child
+/// has given up what it has from this process.
 fn fork_sleeper() -> libc::pid_t {
-    // SAFETY: the child only makes system calls.
-    unsafe {
+    let (mut ready, tell) = std::io::pipe().expect("a pipe");
+    // SAFETY: the child only makes system calls, with a byte that exists.
+    let child = unsafe {
         let child = libc::fork();
         if child == 0 {
             libc::alarm(120);
+            libc::write(tell.as_raw_fd(), c"!".as_ptr().cast(), 1);
             loop {
                 libc::pause();
             }
         }
-        assert!(child > 0, "forked");
         child
-    }
+    };
+    assert!(child > 0, "forked");
+    ready.read_exact(&mut [0]).expect("the child is ready");
+    child
 }
 
 fn report(what: &str) {

@@ -61,7 +61,7 @@ pub(crate) fn from_to(from: &End, to: &End, ipv6: bool) -> TxMeta {
 /// Queues a packet and returns what the other side should receive.
 pub(crate) fn send(port: &mut dyn Port, to: &TxMeta, packet: &[u8]) -> Received {
     wait_for("room", || {
-        match port.reserve(to, Flow::new(Qpn::QP0, Qpn::QP0), None, packet.len()) {
+        match port.reserve_run(to, Flow::new(Qpn::QP0, Qpn::QP0), None, packet.len(), 1) {
             Ok(slot) => {
                 slot.bytes.copy_from_slice(packet);
                 let meta = RxMeta {

@@ -210,7 +210,7 @@ fn sent(bytes: std::ops::Range<u8>) -> (MemoryPort, Vec<Frame>) {
 }
 
 fn send(port: &mut impl Port, byte: u8) {
-    let slot = port.reserve(&to_far(), FLOW, None, 4).expect("room");
+    let slot = port.reserve_run(&to_far(), FLOW, None, 4, 1).expect("room");
     slot.bytes.fill(byte);
     port.commit();
 }
@@ -264,7 +264,7 @@ fn a_link_that_is_down_drops_packets_in_both_directions() {
     }
     assert!(port.each_counter().contains(&("fault_unplugged", 2)));
     // A packet that is reserved is the port's.
-    port.reserve(&to_far(), FLOW, None, 4).expect("room");
+    port.reserve_run(&to_far(), FLOW, None, 4, 1).expect("room");
     link.set_down(true);
     port.commit();
     assert_eq!(port.port.out.len(), 1);

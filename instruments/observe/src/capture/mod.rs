@@ -19,6 +19,7 @@ mod tests;
 
 pub(crate) use environment::check_capture_setting;
 pub use environment::environment_capture;
-pub use recent::{MOST_PACKETS, PacketsOfQp, RecentPackets};
+pub(crate) use recent::MOST_PACKETS;
+pub use recent::RecentPackets;
 pub use roce_capture::{Capture, CreateError};
 pub use tap::Tap;

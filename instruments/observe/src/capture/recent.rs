@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The number of packets that are kept of a device.
-pub const MOST_PACKETS: usize = 1024;
+pub(crate) const MOST_PACKETS: usize = 1024;
 
 #[derive(Debug)]
 struct Kept {
@@ -33,11 +33,11 @@ pub struct RecentPackets {
 
 /// Packets of a QP, as a section of a pcapng file.
 #[derive(Debug)]
-pub struct PacketsOfQp {
+pub(crate) struct PacketsOfQp {
     /// Their number.
-    pub count: usize,
+    pub(crate) count: usize,
     /// The section; empty if there are none.
-    pub section: Vec<u8>,
+    pub(crate) section: Vec<u8>,
 }
 
 impl RecentPackets {
@@ -72,7 +72,7 @@ impl RecentPackets {
     ///
     /// # Errors
     /// If they can't be encoded.
-    pub fn of_qp(&self, qpn: Qpn, explanation: &str) -> io::Result<PacketsOfQp> {
+    pub(crate) fn of_qp(&self, qpn: Qpn, explanation: &str) -> io::Result<PacketsOfQp> {
         let (names, all) = (&self.names, self.kept.lock());
         let kept: Vec<&Kept> = all.iter().filter(|kept| kept.qpn == qpn).collect();
         let mut section = Section::new()?;

@@ -73,11 +73,12 @@ impl Tap {
     fn forward(&mut self, port: &mut impl Port, packet: &Reservation) -> bool {
         // By the contract of `Transmit`, the port gives this second reservation the same header
         // fields as the first.
-        match port.reserve(
+        match port.reserve_run(
             &packet.to,
             packet.flow,
             packet.sequenced,
             self.tx_buffer.len(),
+            1,
         ) {
             Ok(slot) if slot.src_port == packet.src_port && slot.ip == packet.ip => {
                 slot.bytes.copy_from_slice(&self.tx_buffer);
@@ -155,7 +156,7 @@ impl Layer for Tap {
         self.reservation = None;
         let TxSlot {
             src_port, ip, kept, ..
-        } = port.reserve(to, flow, sequenced, len)?;
+        } = port.reserve_run(to, flow, sequenced, len, 1)?;
         self.reservation = Some(Reservation {
             to: *to,
             flow,

@@ -316,14 +316,14 @@ fn a_tapped_port_sends_and_captures_the_same_packets() {
     // either.
     tap.commit();
     assert!(
-        tap.reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, 9)
+        tap.reserve_run(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, 9, 1)
             .is_ok()
     );
     let mut expected = Vec::new();
     for _ in 0..3 {
         let len = transport(to.src, to.dst, 0, 0x4000).len();
         let slot = tap
-            .reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, len)
+            .reserve_run(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, len, 1)
             .expect("a slot");
         assert_eq!(slot.src_port, PORT);
         let IpCovered::V4 { id, .. } = slot.ip else {
@@ -336,7 +336,7 @@ fn a_tapped_port_sends_and_captures_the_same_packets() {
     }
     tap.port.max_queued = 0;
     assert!(matches!(
-        tap.reserve(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, 9),
+        tap.reserve_run(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, 9, 1),
         Err(ReserveError::Full)
     ));
     tap.flush().expect("flushed");

@@ -55,7 +55,7 @@ fn send(device: &mut Device, dst: IpAddr, len: usize) -> bool {
         version: RoceVersion::V2,
     };
     let flow = Flow::new(Qpn::from_bits(7), Qpn::from_bits(9));
-    match device.reserve(&to, flow, None, len) {
+    match device.reserve_run(&to, flow, None, len, 1) {
         Ok(_) => {
             device.commit();
             true

@@ -80,7 +80,7 @@ fn the_source_port_of_the_last_packet_in_order_counts() {
 fn on_guard_the_source_port_must_be_the_peers() {
     let (mut hand, mem) = connected();
     guess(&mut hand, &mem);
-    assert_eq!(hand.stat(Stat::PsnGuesses), GUESSES.into());
+    assert_eq!(hand.stat(Stat::PsnGuesses), u64::from(GUESSES));
     for distance in [0, 1, 2] {
         write(&mut hand, &mem, ATTACKER, distance, 9);
         assert_eq!(mem.read(0, 8), [1; 8], "{distance}");
@@ -181,7 +181,7 @@ fn on_guard_responses_must_come_from_the_peers_port() {
         let access = Syndrome::Nak(NakCode::RemoteAccessError);
         answer(&mut hand, ATTACKER, psn, access);
     }
-    assert_eq!(hand.stat(Stat::PsnGuesses), GUESSES.into());
+    assert_eq!(hand.stat(Stat::PsnGuesses), u64::from(GUESSES));
     let access = Syndrome::Nak(NakCode::RemoteAccessError);
     answer(&mut hand, ATTACKER, first + 1, access);
     answer(&mut hand, ATTACKER, first + 1, Syndrome::default());

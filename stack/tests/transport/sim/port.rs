@@ -127,12 +127,12 @@ impl Transmit for SimPort {
             return Err(ReserveError::Full);
         }
         if count == 1 {
-            return self.memory.reserve(to, flow, sequenced, len);
+            return self.memory.reserve_run(to, flow, sequenced, len, 1);
         }
         let room = self.memory.max_queued.saturating_sub(self.memory.out.len());
         let TxSlot {
             src_port, ip, kept, ..
-        } = self.memory.reserve(to, flow, sequenced, len)?;
+        } = self.memory.reserve_run(to, flow, sequenced, len, 1)?;
         self.run = Some(Run {
             to: *to,
             flow,
@@ -158,7 +158,7 @@ impl Transmit for SimPort {
             for packet in self.bytes.chunks_exact(run.len) {
                 let slot = self
                     .memory
-                    .reserve(&run.to, run.flow, run.sequenced, run.len);
+                    .reserve_run(&run.to, run.flow, run.sequenced, run.len, 1);
                 slot.expect("room for the run")
                     .bytes
                     .copy_from_slice(packet);

@@ -31,7 +31,7 @@ pub struct OpenOptions {
     #[cfg(feature = "faults")]
     injecting: injecting::Options,
     #[cfg(feature = "observe")]
-    pub(crate) observing: observing::Options,
+    pub(crate) observing: roce_observe::Options,
     pub(crate) datapath: DatapathOptions,
     pub(crate) congestion: CongestionSettings,
     pub(crate) priorities: PrioritySettings,
@@ -57,7 +57,7 @@ impl OpenOptions {
             #[cfg(feature = "faults")]
             injecting: injecting::Options::from_env()?,
             #[cfg(feature = "observe")]
-            observing: observing::Options::from_env()?,
+            observing: roce_observe::Options::from_env()?,
             datapath: environment_datapath()?,
             congestion: environment_congestion()?.unwrap_or_default(),
             priorities: environment_priorities()?.unwrap_or_default(),

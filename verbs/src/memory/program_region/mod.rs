@@ -1,19 +1,22 @@
 //! Regions of memory that a program maps, and may unmap: the regions of `ibv_reg_mr` and its kin.
 
-use super::mapped::{NotMapped, check_mapped, durable_memory, mapped_memory};
+mod memory;
+
+pub use memory::{ProgramMemory, ProgramRegionError};
+
+use super::mapped::mapped_memory;
 use super::tied::{Tie, Tied, tie_memory};
-use super::{Mapping, NotPersistent, ProcessMemory, Registration, page_size};
-use crate::error::RegionError;
+use super::{Mapping, Registration, page_size};
 use crate::pd::ProtectionDomain;
+use memory::Backing;
 use nix::errno::Errno;
 use nix::sys::mman::MapFlags;
 use nix::sys::stat::fstat;
 use parking_lot::Mutex;
-use roce_stack::{Access, DeregisterError, Memory, ReregisterError};
+use roce_stack::{Access, DeregisterError};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::{fmt, io};
 
 /// A region of memory that a program maps, for a library whose callers register memory by its address.
 /// If `ROCE_TIE_MEMORY=1` is set, it loses its memory when the program unmaps it.
@@ -33,29 +36,6 @@ struct Parts {
     tie: Option<Tie>,
 }
 
-/// The owner that keeps the memory of a region alive.
-#[derive(Debug)]
-enum Backing {
-    /// The registration itself: it is device memory, or there is no memory.
-    Registration,
-    /// Nothing: the memory may be unmapped at any time.
-    OnDemand,
-    /// The program, which was told to keep the memory mapped.
-    Program(ProgramMemory),
-    /// The memory is that of a descriptor, mapped by this crate.
-    Mapping(Mapping),
-}
-
-/// Memory at an address of the program.
-#[derive(Clone, Copy, Debug)]
-pub struct ProgramMemory {
-    /// The address of the first byte.
-    pub addr: usize,
-    /// The length in bytes. An on-demand region of `usize::MAX` bytes from address 0 on is that of the
-    /// whole address space.
-    pub len: usize,
-}
-
 /// Changes of a [`ProgramRegion`].
 #[derive(Debug, Default)]
 pub struct ProgramRegionChange<'a> {
@@ -67,150 +47,6 @@ pub struct ProgramRegionChange<'a> {
     pub memory: Option<ProgramMemory>,
     /// Whether the new memory is on demand. `None` leaves it as it is.
     pub on_demand: Option<bool>,
-}
-
-/// Why memory of a program was not registered, or its region not changed. The region is then unchanged.
-#[non_exhaustive]
-pub enum ProgramRegionError {
-    /// The memory has no bytes.
-    Empty,
-    /// The memory is not mapped with the rights that the region needs.
-    NotMapped(NotMapped),
-    /// The memory can't be flushed to persistence.
-    NotPersistent(NotPersistent),
-    /// Memory that is not registered by its address can't be flushed to persistence.
-    NotByAddress,
-    /// A descriptor's memory exceeds its file, or its offset in a page is not that of its address.
-    Range,
-    /// The processor can't access the memory of a descriptor.
-    NotMappable,
-    /// The NIC refused the registration.
-    Region(RegionError),
-    /// The NIC refused the change.
-    Reregister(ReregisterError),
-    /// The region is closed.
-    Closed,
-    /// Another thread is changing the region.
-    Busy,
-    /// A system call failed.
-    System(io::Error),
-}
-
-impl fmt::Display for ProgramRegionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("the length is 0, and a region has at least one byte"),
-            Self::NotMapped(error) => error.fmt(f),
-            Self::NotPersistent(error) => error.fmt(f),
-            Self::NotByAddress => f.write_str(
-                "IBV_ACCESS_FLUSH_PERSISTENT needs the memory of a file, registered with ibv_reg_mr",
-            ),
-            Self::Range => f.write_str(
-                "the bytes exceed the descriptor's, or their offset in a page is not that of the address",
-            ),
-            Self::NotMappable => f.write_str(
-                "the exporter lets no processor access this buffer, as with a GPU's memory; register \
-                 host memory and copy",
-            ),
-            Self::Region(error) => error.fmt(f),
-            Self::Reregister(error) => error.fmt(f),
-            Self::Closed => f.write_str("the region is closed: its context was closed"),
-            Self::Busy => f.write_str("another thread is changing the region"),
-            Self::System(error) => error.fmt(f),
-        }
-    }
-}
-
-debug_as_display!(ProgramRegionError);
-
-impl std::error::Error for ProgramRegionError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::NotMapped(error) => Some(error),
-            Self::NotPersistent(error) => Some(error),
-            Self::Region(error) => Some(error),
-            Self::Reregister(error) => Some(error),
-            Self::System(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<io::Error> for ProgramRegionError {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
-}
-
-impl From<Errno> for ProgramRegionError {
-    fn from(errno: Errno) -> Self {
-        Self::System(errno.into())
-    }
-}
-
-impl From<RegionError> for ProgramRegionError {
-    fn from(error: RegionError) -> Self {
-        Self::Region(error)
-    }
-}
-
-impl From<NotMapped> for ProgramRegionError {
-    fn from(error: NotMapped) -> Self {
-        Self::NotMapped(error)
-    }
-}
-
-impl From<NotPersistent> for ProgramRegionError {
-    fn from(error: NotPersistent) -> Self {
-        Self::NotPersistent(error)
-    }
-}
-
-impl ProgramMemory {
-    /// The memory of a region with these rights.
-    fn memory(self, access: Access, on_demand: bool) -> Result<Memory, ProgramRegionError> {
-        let memory = match on_demand {
-            true => self.on_demand()?,
-            false => self.mapped(access)?,
-        };
-        match access.contains(Access::FLUSH_PERSISTENT) {
-            true => Ok(durable_memory(memory)?),
-            false => Ok(memory),
-        }
-    }
-
-    fn mapped(self, access: Access) -> Result<Memory, ProgramRegionError> {
-        if self.len == 0 {
-            return Err(ProgramRegionError::Empty);
-        }
-        check_mapped(self.addr, self.len, access)?;
-        // SAFETY: the caller of `register` promises to keep the memory mapped as long as the region is
-        // registered, and that no Rust reference to it exists.
-        #[expect(unsafe_code)]
-        let memory = unsafe { mapped_memory(self.addr as *mut u8, self.len as u64) };
-        Ok(memory?)
-    }
-
-    fn on_demand(self) -> io::Result<Memory> {
-        let accessor = ProcessMemory::of_this_process()?;
-        let (addr, len) = (self.addr as u64, self.len as u64);
-        // SAFETY: as above, but it need not stay mapped.
-        #[expect(unsafe_code)]
-        let memory = unsafe {
-            match (self.addr, self.len) {
-                (0, usize::MAX) => Memory::whole_address_space(accessor),
-                _ => Memory::on_demand(addr, len, accessor),
-            }
-        };
-        Ok(memory)
-    }
-
-    fn backing(self, on_demand: bool) -> Backing {
-        match on_demand {
-            true => Backing::OnDemand,
-            false => Backing::Program(self),
-        }
-    }
 }
 
 impl ProgramRegion {
@@ -345,10 +181,9 @@ impl ProgramRegion {
             Some(to) if !on_demand => tie_memory(Arc::<Self>::downgrade(self), to.addr, to.len)?,
             _ => None,
         };
-        let changed = parts
+        parts
             .registration
-            .reregister(change.pd, change.access, memory);
-        changed.map_err(ProgramRegionError::Reregister)?;
+            .reregister(change.pd, change.access, memory)?;
         if let Some(to) = change.memory {
             parts.tie = tie;
             parts.backing = to.backing(on_demand);
@@ -391,30 +226,6 @@ impl Tied for ProgramRegion {
         if let Some(parts) = &*self.parts.lock() {
             parts.registration.lose_memory();
         }
-    }
-}
-
-impl Backing {
-    /// Checks that a region of this memory can have `LOCAL_WRITE`, as its registration would.
-    fn allow_writes(&self) -> Result<(), ProgramRegionError> {
-        match self {
-            Self::Program(memory) => {
-                Ok(check_mapped(memory.addr, memory.len, Access::LOCAL_WRITE)?)
-            }
-            Self::Mapping(mapping) => Ok(mapping.allow_writes()?),
-            Self::Registration | Self::OnDemand => Ok(()),
-        }
-    }
-
-    /// The same memory, made durable.
-    fn durable(&self) -> Result<Memory, ProgramRegionError> {
-        let Self::Program(memory) = self else {
-            return Err(ProgramRegionError::NotByAddress);
-        };
-        // SAFETY: the region is of this memory already.
-        #[expect(unsafe_code)]
-        let memory = unsafe { mapped_memory(memory.addr as *mut u8, memory.len as u64) };
-        Ok(durable_memory(memory?)?)
     }
 }
 

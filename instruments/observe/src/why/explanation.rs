@@ -1,10 +1,10 @@
 //! One failure, as people read it.
 
-use super::events::{QpEventText, lines, texts};
-use super::evidence::{Places, findings};
+use super::events::{QpEventText, lines};
+use super::evidence::{Evidence, KernelView, KernelWatch, findings};
 use super::{Kind, kind_of_code};
+use crate::{DeviceView, InWords, WatchedDevice};
 use core::fmt;
-use roce_observe::InWords;
 use roce_stack::{Failure, QpStatus, WcOpcode, WcStatus};
 use roce_wire::Qpn;
 use serde::{Serialize, Serializer};
@@ -37,10 +37,35 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Explains a failure with what is found in these places.
+    /// Why a QP of the device with this name failed. `None` if it has not failed, or no longer exists.
+    pub fn of_qp(
+        name: &str,
+        device: &dyn WatchedDevice,
+        evidence: &Evidence,
+        qpn: Qpn,
+    ) -> Option<Self> {
+        let mut found = None;
+        device.look(&mut |view| found = view.nic.failure(qpn).copied());
+        let failure = found?;
+        // No packet would move meanwhile if the device were locked.
+        let kernel = evidence.of(&failure).and_then(KernelWatch::look);
+        let mut explanation = None;
+        device.look(&mut |view| {
+            let still_failed = view.nic.failure(qpn);
+            explanation = still_failed.map(|_| Self::new(name, failure, view, kernel.as_ref()));
+        });
+        explanation
+    }
+
+    /// Explains a failure. `kernel` is what the kernel shows, if that may have to do with it.
     #[cold]
-    pub(crate) fn new(device: &str, failure: Failure, places: &Places<'_>) -> Self {
-        let findings = findings(places, &failure);
+    pub(super) fn new(
+        device: &str,
+        failure: Failure,
+        view: &DeviceView<'_>,
+        kernel: Option<&KernelView<'_>>,
+    ) -> Self {
+        let findings = findings(view, kernel, &failure);
         let meanings: Vec<_> = findings.iter().filter_map(|found| found.meaning).collect();
         let code = failure.cause.code();
         let mut advice: Vec<String> = Vec::new();
@@ -60,13 +85,13 @@ impl Explanation {
         Self {
             device: device.to_owned(),
             process_id: std::process::id(),
-            status: places.nic.qp_status(failure.at, failure.qpn),
+            status: view.nic.qp_status(failure.at, failure.qpn),
             failure,
             likely: meanings.first().map(|meaning| meaning.likely.to_owned()),
             evidence: findings.into_iter().map(|found| found.fact).collect(),
             advice,
             packets: None,
-            events: texts(failure.at, &places.nic.recorded(failure.qpn)),
+            events: QpEventText::all(failure.at, &view.nic.recorded(failure.qpn)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The last events of a failed QP, with their times before the failure.
 
+use crate::InWords;
 use core::fmt;
-use roce_observe::InWords;
 use roce_stack::{Instant, Recorded};
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,13 @@ pub struct QpEventText {
 }
 
 impl QpEventText {
-    pub(super) fn new(failed: Instant, recorded: &Recorded) -> Self {
+    /// The events of a QP that has failed then.
+    pub fn all(failed: Instant, recorded: &[Recorded]) -> Vec<Self> {
+        let text = |recorded| Self::new(failed, recorded);
+        recorded.iter().map(text).collect()
+    }
+
+    fn new(failed: Instant, recorded: &Recorded) -> Self {
         let nanos = |at: Instant| at.as_nanos() as i64;
         Self {
             ms: nanos(recorded.at).wrapping_sub(nanos(failed)) as f64 / 1e6,
@@ -42,11 +48,6 @@ impl fmt::Display for QpEventText {
         };
         write!(f, "{time:>8}  {}", self.event)
     }
-}
-
-pub(crate) fn texts(failed: Instant, recorded: &[Recorded]) -> Vec<QpEventText> {
-    let text = |recorded| QpEventText::new(failed, recorded);
-    recorded.iter().map(text).collect()
 }
 
 /// Those that the text shows, as lines.

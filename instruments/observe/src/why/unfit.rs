@@ -1,15 +1,15 @@
 //! Packets that a QP does not take, as people read them.
 
 use super::explanation::write_lines;
+use crate::{InWords, advice_on};
 use core::fmt;
-use roce_observe::{InWords, advice_on};
 use roce_stack::{Mismatch, QpKind};
 use serde::Serialize;
 use std::net::IpAddr;
 
 /// Packets that a QP drops because the two ends do not fit. The QP has not failed.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct UnfitPackets {
+pub(super) struct UnfitPackets {
     process_id: u32,
     device: String,
     qpn: u32,
@@ -23,8 +23,9 @@ pub(crate) struct UnfitPackets {
 }
 
 impl UnfitPackets {
+    /// Packets that a QP of this kind, on the device of this name, does not take.
     #[cold]
-    pub(crate) fn new(device: &str, kind: Option<QpKind>, mismatch: &Mismatch) -> Self {
+    pub(super) fn new(device: &str, kind: Option<QpKind>, mismatch: &Mismatch) -> Self {
         Self {
             process_id: std::process::id(),
             device: device.to_owned(),

@@ -1,6 +1,6 @@
 //! One connection that was not made, as people read it.
 
-use super::evidence::{self, Finding, LossSigns};
+use super::evidence::{self, Evidence, Finding};
 use super::explanation::write_lines;
 use core::fmt;
 use roce_cm::{PortSpace, RejectReason, SidrStatus};
@@ -140,7 +140,7 @@ pub struct FailedConnection {
 
 impl FailedConnection {
     /// Explains a failure of this process that an event reports.
-    /// [`Context::add_evidence`](crate::Context::add_evidence) adds what became of packets that
+    /// [`FailedConnection::add_evidence`] adds what became of packets that
     /// nobody has answered.
     #[cold]
     pub fn new(
@@ -163,7 +163,7 @@ impl FailedConnection {
     /// Adds what shows why the packets to a silent peer got lost, if its address is known. The
     /// caller holds no lock that packets need.
     #[cold]
-    pub(crate) fn add_evidence(&mut self, gathered: &mut GatheredEvidence) {
+    pub fn add_evidence(&mut self, gathered: &mut GatheredEvidence) {
         let Some((local, remote)) = self.connection.local.zip(self.connection.remote) else {
             return;
         };
@@ -178,22 +178,26 @@ impl FailedConnection {
 }
 
 /// The evidence of why management datagrams get lost, gathered once for each path.
-pub(crate) struct GatheredEvidence {
-    signs: LossSigns,
+#[derive(Debug)]
+pub struct GatheredEvidence {
+    evidence: Evidence,
+    port_counters: Vec<(&'static str, u64)>,
     paths: HashMap<(IpAddr, IpAddr), Vec<Finding>>,
 }
 
 impl GatheredEvidence {
-    /// Has gathered nothing yet.
-    pub(crate) fn new(signs: LossSigns) -> Self {
+    /// Has gathered nothing yet but the counters of the device's port.
+    pub fn new(evidence: &Evidence, port_counters: Vec<(&'static str, u64)>) -> Self {
         Self {
-            signs,
+            evidence: evidence.clone(),
+            port_counters,
             paths: HashMap::new(),
         }
     }
 
     fn between(&mut self, path: (IpAddr, IpAddr)) -> &[Finding] {
-        let gather = || evidence::between(path, REQUESTS.into(), &self.signs);
+        let gather =
+            || evidence::between(path, REQUESTS.into(), &self.port_counters, &self.evidence);
         self.paths.entry(path).or_insert_with(gather)
     }
 }

@@ -1,5 +1,6 @@
 //! Waits of a process for others: for an answer of a peer, or for an acknowledgement by the program.
 
+use core::fmt;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub fn show_waits(source: impl Fn() -> Vec<WaitSnapshot> + Send + Sync + 'static
 }
 
 /// Shows that a call waits until the program has acknowledged `count` events.
-pub(crate) fn show_wait_for_program(call: &str, count: u64, events: &str) -> ShownWaits {
+pub fn show_wait_for_program(call: &str, count: u64, events: &str) -> ShownWaits {
     let wait = WaitSnapshot {
         what: format!(
             "{call} waits until the program has acknowledged {count} of the object's events{events}"
@@ -58,7 +59,11 @@ impl Drop for ShownWaits {
     }
 }
 
-debug_fields!(ShownWaits);
+impl fmt::Debug for ShownWaits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShownWaits").finish_non_exhaustive()
+    }
+}
 
 pub(super) fn all() -> Vec<WaitSnapshot> {
     // A call may take long, and threads that begin or cease to wait must not.

@@ -15,6 +15,7 @@
 
 mod client;
 mod connection;
+mod connections;
 mod devices;
 #[cfg(any(test, fuzzing))]
 pub mod hostile;
@@ -28,15 +29,14 @@ mod snapshot;
 mod waits;
 
 pub use client::{Processes, watch_processes};
+pub use connections::waits_of_connections;
 pub use metrics::environment_metrics;
 pub use snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
-pub(crate) use waits::show_wait_for_program;
-pub use waits::{ShownWaits, WaitSnapshot, show_waits};
+pub use waits::{ShownWaits, WaitSnapshot, show_wait_for_program, show_waits};
 
-use crate::device::Device;
-use crate::environment::write_to_stderr;
-use crate::runtime::DeviceState;
+use crate::{DeviceNames, WatchedDevice};
 use parking_lot::Mutex;
+use roce_trust::output::write_to_stderr;
 use server::Server;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -46,7 +46,7 @@ use std::sync::{Arc, Weak};
 static SERVER: Mutex<(u32, Weak<Server>)> = Mutex::new((0, Weak::new()));
 
 /// Shows a device to watchers until it is dropped.
-pub(crate) struct WatchHandle {
+pub struct WatchHandle {
     watched: Arc<devices::Watched>,
     server: Option<Arc<Server>>,
     metrics: Option<SocketAddr>,
@@ -55,16 +55,16 @@ pub(crate) struct WatchHandle {
 impl WatchHandle {
     /// The address of the process's metrics, if the program requested metrics and the address was
     /// free.
-    pub(crate) fn metrics(&self) -> Option<SocketAddr> {
+    pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
 }
 
-/// Shows a device to watchers from now on, with metrics at an address if the options ask for them.
+/// Shows a device to watchers from now on, with metrics at an address if the program asks for them.
 /// If this fails, prints the reason on stderr. The device then works without being shown.
-pub(crate) fn register(
-    device: &Device,
-    shared: &Arc<DeviceState>,
+pub fn register(
+    names: DeviceNames,
+    device: Arc<dyn WatchedDevice>,
     metrics: Option<SocketAddr>,
 ) -> Option<WatchHandle> {
     let mut running = SERVER.lock();
@@ -80,7 +80,7 @@ pub(crate) fn register(
     *running = (own, Arc::downgrade(&server));
     Some(WatchHandle {
         metrics: metrics.and_then(|requested| offer_metrics(&server, requested)),
-        watched: server.devices().add(device, shared),
+        watched: server.devices().add(names, device),
         server: Some(server),
     })
 }

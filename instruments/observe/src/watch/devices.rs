@@ -4,9 +4,7 @@
 //! would stop the packets of all of them for the whole time.
 
 use super::snapshot::{DeviceSnapshot, QpSnapshot, Snapshot};
-use crate::datapath::Datapath;
-use crate::device::Device;
-use crate::runtime::DeviceState;
+use crate::{DeviceNames, DeviceView, WatchedDevice};
 use parking_lot::Mutex;
 use roce_stack::{Cause, DropReason, Stat};
 use roce_wire::Qpn;
@@ -28,11 +26,10 @@ const MAX_WITH_EVENTS: usize = 50;
 /// An open device that watchers can see.
 pub(super) struct Watched {
     number: u64,
-    device: String,
-    interface: String,
+    names: DeviceNames,
     /// `None` once the device is closed. Locked while a snapshot is taken. So the thread that
     /// closes the device frees its state, rather than the watch server's thread.
-    shared: Mutex<Option<Arc<DeviceState>>>,
+    device: Mutex<Option<Arc<dyn WatchedDevice>>>,
 }
 
 /// All open devices of the process.
@@ -49,15 +46,14 @@ impl Devices {
         }
     }
 
-    pub(super) fn add(&self, device: &Device, shared: &Arc<DeviceState>) -> Arc<Watched> {
+    pub(super) fn add(&self, names: DeviceNames, device: Arc<dyn WatchedDevice>) -> Arc<Watched> {
         let mut open = self.open.lock();
         let (count, all) = &mut *open;
         *count += 1;
         let watched = Arc::new(Watched {
             number: *count,
-            device: device.name(),
-            interface: device.interface().name.clone(),
-            shared: Mutex::new(Some(Arc::clone(shared))),
+            names,
+            device: Mutex::new(Some(device)),
         });
         all.push(Arc::clone(&watched));
         watched
@@ -69,8 +65,8 @@ impl Devices {
             .lock()
             .1
             .retain(|other| !Arc::ptr_eq(other, watched));
-        let shared = watched.shared.lock().take();
-        drop(shared);
+        let device = watched.device.lock().take();
+        drop(device);
     }
 
     /// A snapshot, without what the process waits for.
@@ -88,30 +84,31 @@ impl Devices {
 
 impl Watched {
     fn snapshot(&self) -> Option<DeviceSnapshot> {
-        let guard = self.shared.lock();
-        let shared = guard.as_ref()?;
-        let (mut snapshot, qpns) = self.snapshot_without_qps(shared);
+        let guard = self.device.lock();
+        let device = guard.as_deref()?;
+        let (mut snapshot, qpns) = self.snapshot_without_qps(device);
         snapshot.qps_left_out = qpns.len().saturating_sub(MAX_QPS) as u64;
         let qpns = &qpns[..qpns.len().min(MAX_QPS)];
         snapshot.qps.reserve(qpns.len());
         let mut with_events = MAX_WITH_EVENTS;
         for chunk in qpns.chunks(QPS_PER_LOCK) {
-            let mut engine = shared.lock();
-            // Not earlier than the latest time that the NIC has seen.
-            let now = engine.nic_time(shared.now());
-            let mut status = |qpn: &Qpn| {
-                let failure = engine.nic.failure(*qpn).copied();
-                let is_explained =
-                    failure.is_some_and(|failure| failure.cause != Cause::Application);
-                let recorded = match is_explained && with_events > 0 {
-                    true => engine.nic.recorded(*qpn),
-                    false => Vec::new(),
-                };
-                with_events -= usize::from(!recorded.is_empty());
-                Some((*qpn, engine.nic.qp_status(now, *qpn)?, failure, recorded))
-            };
-            let found: Vec<_> = chunk.iter().filter_map(&mut status).collect();
-            drop(engine);
+            let mut found = Vec::with_capacity(chunk.len());
+            device.look(&mut |DeviceView { now, nic, .. }| {
+                for qpn in chunk {
+                    let Some(status) = nic.qp_status(*now, *qpn) else {
+                        continue;
+                    };
+                    let failure = nic.failure(*qpn).copied();
+                    let is_explained =
+                        failure.is_some_and(|failure| failure.cause != Cause::Application);
+                    let recorded = match is_explained && with_events > 0 {
+                        true => nic.recorded(*qpn),
+                        false => Vec::new(),
+                    };
+                    with_events -= usize::from(!recorded.is_empty());
+                    found.push((*qpn, status, failure, recorded));
+                }
+            });
             let qps = found.iter().map(|(qpn, status, failure, recorded)| {
                 QpSnapshot::of(*qpn, status, failure.as_ref(), recorded)
             });
@@ -120,32 +117,32 @@ impl Watched {
         Some(snapshot)
     }
 
-    fn snapshot_without_qps(&self, shared: &DeviceState) -> (DeviceSnapshot, Vec<Qpn>) {
-        let engine = shared.lock();
-        let counters = engine.nic.counters().clone();
-        let port = engine.port.each_counter();
-        let failure = engine.failure_text();
-        let control = engine.nic.congestion_control();
-        let qpns = engine.nic.qpns();
-        drop(engine);
-        let datapath = shared.starter.datapath().map_or(IDLE, Datapath::name);
-        let named = |(name, count): (&str, u64)| (name.to_owned(), count);
-        let stats = Stat::ALL.iter().map(|s| (s.label(), counters.stat(*s)));
-        let drops = DropReason::ALL
-            .iter()
-            .map(|r| (r.label(), counters.drops(*r)));
-        let snapshot = DeviceSnapshot {
+    fn snapshot_without_qps(&self, device: &dyn WatchedDevice) -> (DeviceSnapshot, Vec<Qpn>) {
+        let DeviceNames {
+            device: name,
+            interface,
+        } = self.names.clone();
+        let mut snapshot = DeviceSnapshot {
             context: self.number,
-            device: self.device.clone(),
-            interface: self.interface.clone(),
-            datapath: datapath.to_owned(),
-            congestion_control: control.name().to_owned(),
-            failure,
-            counters: stats.map(named).collect(),
-            drops: drops.map(named).collect(),
-            port: port.into_iter().map(named).collect(),
+            device: name,
+            interface,
+            datapath: device.datapath().unwrap_or(IDLE).to_owned(),
+            failure: device.failure(),
             ..DeviceSnapshot::default()
         };
+        let named = |(name, count): (&str, u64)| (name.to_owned(), count);
+        let mut qpns = Vec::new();
+        device.look(&mut |DeviceView { nic, port, .. }| {
+            let counters = nic.counters();
+            let stats = Stat::ALL.iter().map(|s| (s.label(), counters.stat(*s)));
+            let drops = DropReason::ALL.iter();
+            let drops = drops.map(|r| (r.label(), counters.drops(*r)));
+            snapshot.congestion_control = nic.congestion_control().name().to_owned();
+            snapshot.counters = stats.map(named).collect();
+            snapshot.drops = drops.map(named).collect();
+            snapshot.port = port.each_counter().into_iter().map(named).collect();
+            qpns = nic.qpns();
+        });
         (snapshot, qpns)
     }
 }

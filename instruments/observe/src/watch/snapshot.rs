@@ -2,8 +2,8 @@
 //! under other names, in Prometheus text format.
 
 use super::waits::WaitSnapshot;
-use crate::why::{QpEventText, texts};
-use roce_observe::InWords;
+use crate::InWords;
+use crate::why::QpEventText;
 use roce_stack::{Failure, QpStatus, Recorded};
 use roce_wire::Qpn;
 use serde::{Deserialize, Serialize};
@@ -41,11 +41,11 @@ pub struct DeviceSnapshot {
     pub congestion_control: String,
     /// Why the port has failed, if it has.
     pub failure: Option<String>,
-    /// The NIC's counters, by [`Stat::label`](crate::observation::Stat::label).
+    /// The NIC's counters, by [`Stat::label`](roce_stack::Stat::label).
     pub counters: BTreeMap<String, u64>,
-    /// Packets dropped, by [`DropReason::label`](crate::observation::DropReason::label).
+    /// Packets dropped, by [`DropReason::label`](roce_stack::DropReason::label).
     pub drops: BTreeMap<String, u64>,
-    /// The port's counters, see [`Context::port_counters`](crate::Context::port_counters).
+    /// The port's counters, see [`Port::each_counter`](roce_port::Port::each_counter).
     pub port: BTreeMap<String, u64>,
     /// Its QPs, in no particular order.
     pub qps: Vec<QpSnapshot>,
@@ -158,7 +158,7 @@ impl QpSnapshot {
             cnps_received: congestion.cnps_received,
             why: failure.map(|failure| InWords(&failure.cause).to_string()),
             why_code: failure.map(|failure| failure.cause.code()),
-            events: failure.map_or_else(Vec::new, |failure| texts(failure.at, recorded)),
+            events: failure.map_or_else(Vec::new, |failure| QpEventText::all(failure.at, recorded)),
         }
     }
 }

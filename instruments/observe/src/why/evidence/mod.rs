@@ -10,7 +10,8 @@ mod size;
 pub(crate) use kernel::{KernelView, KernelWatch};
 pub use port::{PacketsNotSent, packets_not_sent};
 
-use roce_stack::{Cause, Failure, Nic};
+use crate::DeviceView;
+use roce_stack::{Cause, Failure};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -38,28 +39,23 @@ impl Finding {
     }
 }
 
-/// Where evidence is found.
-#[derive(Clone, Copy)]
-pub(crate) struct Places<'a> {
-    pub(crate) nic: &'a Nic,
-    pub(crate) port_counters: &'a [(&'static str, u64)],
-    /// The kernel's part; `None` if the datapath has not started, the kernel shows nothing, or it has
-    /// nothing to do with the failure ([`is_of_lost_packets`]).
-    pub(crate) kernel: Option<&'a KernelView<'a>>,
-}
+/// Where the evidence of lost packets is found: the kernel's counters since the datapath of a device has
+/// started. There are none before, or if the kernel shows nothing. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence(Arc<OnceLock<KernelWatch>>);
 
-/// The kernel's counters since the datapath started; not set before, or if the kernel shows nothing.
-pub(crate) type KernelSince = Arc<OnceLock<KernelWatch>>;
+impl Evidence {
+    /// Begins, as the datapath starts.
+    pub(crate) fn begin(&self, interface: &str) {
+        if let Some(watch) = KernelWatch::begin(interface) {
+            let _ = self.0.set(watch);
+        }
+    }
 
-/// Where evidence about lost management datagrams is found, copied from the engine.
-pub(crate) struct LossSigns {
-    pub(crate) port_counters: Vec<(&'static str, u64)>,
-    pub(crate) kernel: KernelSince,
-}
-
-/// Whether the kernel may show why a QP failed.
-pub(crate) fn is_of_lost_packets(failure: &Failure) -> bool {
-    retries(failure).is_some()
+    /// The kernel's counters, if they may show why a QP failed.
+    pub(crate) fn of(&self, failure: &Failure) -> Option<&KernelWatch> {
+        self.0.get().filter(|_| retries(failure).is_some())
+    }
 }
 
 /// The retries that were used up, if packets got lost. Other failures are of the ends, and lost packets
@@ -71,13 +67,13 @@ fn retries(failure: &Failure) -> Option<u8> {
     }
 }
 
-/// The findings about a failure. Of the findings that mean something, the most certain is first.
-pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
-    let Places {
-        nic,
-        port_counters,
-        kernel,
-    } = places;
+/// The findings about a failure. `kernel` is what the kernel shows, if that may have to do with the failure.
+/// Of the findings that mean something, the most certain is first.
+pub(super) fn findings(
+    DeviceView { nic, port, .. }: &DeviceView<'_>,
+    kernel: Option<&KernelView<'_>>,
+    failure: &Failure,
+) -> Vec<Finding> {
     let status = nic.qp_status(failure.at, failure.qpn);
     let retries = retries(failure);
     let mut findings = Vec::new();
@@ -88,7 +84,7 @@ pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
     }
     if let Some(retries) = retries {
         let least = u64::from(retries).max(1);
-        findings.extend(port::refusals(port_counters, least));
+        findings.extend(port::refusals(&port.each_counter(), least));
     }
     if let Some(status) = &status {
         findings.extend(device::about_qp(status, failure));
@@ -108,15 +104,20 @@ pub(super) fn findings(places: &Places<'_>, failure: &Failure) -> Vec<Finding> {
 
 /// The findings about management datagrams that got lost between two addresses, of which each was
 /// sent `least` times. Asks the kernel several times: no lock that packets need may be held.
-pub(super) fn between((src, dst): (IpAddr, IpAddr), least: u64, signs: &LossSigns) -> Vec<Finding> {
-    let kernel = signs.kernel.get().and_then(KernelWatch::look);
+pub(super) fn between(
+    (src, dst): (IpAddr, IpAddr),
+    least: u64,
+    port_counters: &[(&'static str, u64)],
+    Evidence(kernel): &Evidence,
+) -> Vec<Finding> {
+    let kernel = kernel.get().and_then(KernelWatch::look);
     let mut findings = Vec::new();
     if let Some(kernel) = &kernel {
         let path = path::Path::of_datagrams(src, dst, kernel);
         findings.extend(path.link());
         findings.extend(path.beyond_link());
     }
-    findings.extend(port::refusals(&signs.port_counters, least));
+    findings.extend(port::refusals(port_counters, least));
     if let Some(kernel) = &kernel {
         add_uncertain(&mut findings, kernel.findings(dst.is_ipv6()));
     }

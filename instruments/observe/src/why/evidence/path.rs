@@ -124,7 +124,7 @@ impl<'a> Path<'a> {
         let index = self.state().map_or(0, |interface| interface.index);
         let socket = UdpSocket::bind(at(self.src, 0, index)).ok()?;
         // Connecting a UDP socket only looks up the route.
-        let connected = socket.connect(at(self.dst, roce_udp::ROCE_UDP_PORT, index));
+        let connected = socket.connect(at(self.dst, roce_wire::UDP_PORT, index));
         let mtu = match connected {
             Ok(()) => route_mtu(&socket, self.dst).ok()?,
             Err(error) => {

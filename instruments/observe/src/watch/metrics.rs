@@ -1,7 +1,6 @@
 //! The address for metrics that the environment sets.
 
-use crate::environment;
-use crate::error::OpenError;
+use roce_trust::environment::{Malformed, variable};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 const VARIABLE: &str = "ROCE_METRICS";
@@ -12,8 +11,12 @@ const VARIABLE: &str = "ROCE_METRICS";
 ///
 /// # Errors
 /// If the value is malformed.
-pub fn environment_metrics() -> Result<Option<SocketAddr>, OpenError> {
-    environment::variable(VARIABLE, parse)
+pub fn environment_metrics() -> Result<Option<SocketAddr>, Malformed> {
+    let Some(value) = variable(VARIABLE) else {
+        return Ok(None);
+    };
+    let address = parse(&value.to_string_lossy()).map(Some);
+    address.map_err(|error| Malformed::new(VARIABLE, value, error))
 }
 
 fn parse(text: &str) -> Result<SocketAddr, String> {

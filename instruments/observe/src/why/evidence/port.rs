@@ -150,7 +150,7 @@ pub struct PacketsNotSent {
 }
 
 /// The packets of a device that did not leave this host, by reason. `counter` returns the value of a
-/// [counter of its port](crate::Context::port_counters).
+/// counter of its port.
 pub fn packets_not_sent(counter: impl Fn(&str) -> u64) -> Vec<PacketsNotSent> {
     let found = REFUSALS.iter().filter_map(|refusal| {
         let count = refusal.count(&counter)?;

@@ -1,17 +1,9 @@
 //! Connections that are not established yet, as watchers see them.
 
-use super::core::Core;
-use crate::context::Context;
-use crate::observation::{ShownWaits, WaitSnapshot, show_waits};
-use crate::why::{
-    ConnectionFault, Ends, FailedConnection, GatheredEvidence, KernelSince, LossSigns,
-};
+use super::WaitSnapshot;
+use crate::why::{ConnectionFault, Ends, FailedConnection, GatheredEvidence};
 use roce_cm::{Pending, PendingStep, PortSpace};
 use std::net::SocketAddr;
-use std::sync::Arc;
-
-/// The most connections of a device that are shown.
-const MOST: usize = 16;
 
 const ACCEPT: &str = "the program must take RDMA_CM_EVENT_CONNECT_REQUEST from its channel, and accept or \
                       reject it: the peer gives up after some seconds";
@@ -19,26 +11,13 @@ const ACCEPT: &str = "the program must take RDMA_CM_EVENT_CONNECT_REQUEST from i
 const ESTABLISH: &str = "the program must take RDMA_CM_EVENT_CONNECT_RESPONSE from its channel, bring its \
                          QP to RTS, and call rdma_establish";
 
-/// Shows the connections to watchers, until the value is dropped.
-pub(super) fn show(core: &Arc<Core>, context: &Context) -> ShownWaits {
-    let (core, kernel) = (Arc::downgrade(core), context.inner.observing.kernel.clone());
-    show_waits(move || {
-        let core = core.upgrade();
-        core.map_or_else(Vec::new, |core| core.waits(&kernel))
-    })
-}
-
-impl Core {
-    /// The connections that wait for the peer or for the program.
-    fn waits(&self, kernel: &KernelSince) -> Vec<WaitSnapshot> {
-        let pending: Vec<_> = self.state.lock().agent.pending().take(MOST).collect();
-        let mut evidence = GatheredEvidence::new(LossSigns {
-            port_counters: self.shared.lock().port.each_counter(),
-            kernel: Arc::clone(kernel),
-        });
-        let waits = pending.iter().map(|one| wait(one, &mut evidence));
-        waits.collect()
-    }
+/// What the connections wait for, the peer or the program.
+pub fn waits_of_connections(
+    pending: &[Pending],
+    mut evidence: GatheredEvidence,
+) -> Vec<WaitSnapshot> {
+    let waits = pending.iter().map(|one| wait(one, &mut evidence));
+    waits.collect()
 }
 
 fn wait(pending: &Pending, evidence: &mut GatheredEvidence) -> WaitSnapshot {

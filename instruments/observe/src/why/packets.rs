@@ -2,9 +2,9 @@
 
 use super::Explanation;
 use super::file::{absolute, check_file, open};
-use crate::environment::write_to_stderr;
-use crate::error::OpenError;
-use roce_observe::capture::{MOST_PACKETS, RecentPackets};
+use crate::capture::{MOST_PACKETS, RecentPackets};
+use roce_trust::environment::Malformed;
+use roce_trust::output::write_to_stderr;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -24,7 +24,7 @@ const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 ///
 /// # Errors
 /// If the value is no path.
-pub fn environment_why_packets() -> Result<Option<PathBuf>, OpenError> {
+pub fn environment_why_packets() -> Result<Option<PathBuf>, Malformed> {
     let Some(path) = absolute(WHY_PCAP_VARIABLE)? else {
         return Ok(None);
     };
@@ -41,7 +41,7 @@ pub fn environment_why_packets() -> Result<Option<PathBuf>, OpenError> {
 ///
 /// # Errors
 /// If not.
-pub(crate) fn check_why_packets_setting() -> Result<(), OpenError> {
+pub(crate) fn check_why_packets_setting() -> Result<(), Malformed> {
     match absolute(WHY_PCAP_VARIABLE)? {
         Some(path) => check_file(WHY_PCAP_VARIABLE, &path),
         None => Ok(()),

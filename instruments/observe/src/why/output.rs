@@ -1,13 +1,14 @@
 //! Where explanations are written.
 
 use super::file::{absolute, check_file, open};
-use super::{Explanation, UnfitPackets, WHY_VARIABLE, packets};
-use crate::environment::{self, malformed, write_to_stderr};
-use crate::error::OpenError;
+use super::unfit::UnfitPackets;
+use super::{Explanation, WHY_VARIABLE, packets};
+use crate::capture::RecentPackets;
 use core::fmt;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use roce_observe::capture::RecentPackets;
 use roce_stack::{Cause, Duration, Failure, Instant};
+use roce_trust::environment::{Malformed, variable};
+use roce_trust::output::write_to_stderr;
 use serde::Serialize;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
@@ -31,7 +32,7 @@ pub enum WhyOutput {
 ///
 /// # Errors
 /// If the value is neither.
-pub fn environment_why() -> Result<Option<WhyOutput>, OpenError> {
+pub fn environment_why() -> Result<Option<WhyOutput>, Malformed> {
     let output = setting()?;
     if let Some(WhyOutput::File(path)) = &output
         && let Err(error) = open(path)
@@ -48,21 +49,21 @@ pub fn environment_why() -> Result<Option<WhyOutput>, OpenError> {
 ///
 /// # Errors
 /// If not.
-pub(crate) fn check_why_setting() -> Result<(), OpenError> {
+pub(crate) fn check_why_setting() -> Result<(), Malformed> {
     match setting()? {
         Some(WhyOutput::File(path)) => check_file(WHY_VARIABLE, &path),
         _ => Ok(()),
     }
 }
 
-fn setting() -> Result<Option<WhyOutput>, OpenError> {
-    let Some(value) = environment::value(WHY_VARIABLE) else {
+fn setting() -> Result<Option<WhyOutput>, Malformed> {
+    let Some(value) = variable(WHY_VARIABLE) else {
         return Ok(None);
     };
     match value.to_str() {
         Some("0") => Ok(None),
         Some("1" | "stderr") => Ok(Some(WhyOutput::Stderr)),
-        Some(word) if !word.contains(['/', '.']) => Err(malformed(
+        Some(word) if !word.contains(['/', '.']) => Err(Malformed::new(
             WHY_VARIABLE,
             word,
             "it must be `stderr`, or the path of a file, with a `/` or a `.` in it",
@@ -118,6 +119,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// The largest text that a pipe takes at once.
 const MAX_BYTES: usize = 4096;
 
+/// Writes explanations as QPs fail, and the packets of these QPs. Leaves out explanations beyond a rate.
 #[derive(Debug)]
 pub(crate) struct WhyLog {
     output: Option<WhyOutput>,
@@ -130,6 +132,7 @@ pub(crate) struct WhyLog {
 }
 
 impl WhyLog {
+    /// Writes explanations to `output`, and the packets that are kept to the file.
     pub(crate) fn new(
         output: Option<WhyOutput>,
         packets: Option<(PathBuf, RecentPackets)>,
@@ -145,12 +148,12 @@ impl WhyLog {
 
     /// Whether a failure is to be explained. An application that moves its own QP to the error state
     /// knows why. Explanations cost system calls, so this is asked first.
-    pub(crate) fn admits(&mut self, failure: &Failure) -> bool {
+    pub(super) fn admits(&mut self, failure: &Failure) -> bool {
         failure.cause != Cause::Application && self.has_room(failure.at)
     }
 
     /// Whether one more explanation may be written. Counts it.
-    pub(crate) fn has_room(&mut self, now: Instant) -> bool {
+    pub(super) fn has_room(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.since) > INTERVAL {
             (self.since, self.written) = (now, 0);
         }
@@ -163,14 +166,14 @@ impl WhyLog {
     }
 
     /// Writes about packets that a QP does not take.
-    pub(crate) fn write_unfit(&self, packets: &UnfitPackets) {
+    pub(super) fn write_unfit(&self, packets: &UnfitPackets) {
         if let Some(output) = &self.output {
             output.write(packets);
         }
     }
 
     /// Writes the explanation of a failure that was admitted, and the QP's packets if they are kept.
-    pub(crate) fn write(&mut self, mut explanation: Explanation) {
+    pub(super) fn write(&mut self, mut explanation: Explanation) {
         if let Some((path, recent)) = &self.packets {
             packets::write(path, recent, &mut explanation);
         }
