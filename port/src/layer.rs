@@ -29,6 +29,11 @@ pub trait Layer {
         port.reserve_run(to, flow, sequenced, len, count)
     }
 
+    /// [`Transmit::has_room_for_others`].
+    fn has_room_for_others(&self, port: &impl Port) -> bool {
+        port.has_room_for_others()
+    }
+
     /// [`Transmit::commit`].
     #[inline]
     fn commit(&mut self, port: &mut impl Port) {
@@ -112,6 +117,10 @@ impl<L: Layer, P: Port> Transmit for Layered<L, P> {
     ) -> Result<TxSlot<'_>, ReserveError> {
         let Self { layer, port } = self;
         layer.reserve(port, to, flow, sequenced, len, count)
+    }
+
+    fn has_room_for_others(&self) -> bool {
+        self.layer.has_room_for_others(&self.port)
     }
 
     fn commit(&mut self) {

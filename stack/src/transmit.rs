@@ -55,6 +55,11 @@ pub trait Transmit {
         count: usize,
     ) -> Result<TxSlot<'_>, ReserveError>;
 
+    /// After [`ReserveError::Full`]: whether there may be room for packets to other destinations.
+    fn has_room_for_others(&self) -> bool {
+        false
+    }
+
     /// Queues the packet or the run that was reserved last.
     fn commit(&mut self);
 

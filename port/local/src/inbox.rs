@@ -1,6 +1,6 @@
 //! The lanes that other devices have offered.
 
-use crate::doorbell::Doorbell;
+use crate::doorbell::{Doorbell, Doorbells};
 use crate::ring::Receiver;
 use roce_port::Offers;
 use std::any::Any;
@@ -18,6 +18,8 @@ pub(crate) struct Incoming {
     pub(crate) at: IpAddr,
     /// Whether the sender is gone, so that no more packets come.
     pub(crate) has_ended: Arc<AtomicBool>,
+    /// Rung by the sender.
+    pub(crate) doorbell: Doorbell,
     _place: Place,
 }
 
@@ -29,7 +31,7 @@ pub struct Inbox {
     count: AtomicUsize,
     /// The number of those that may come yet.
     places: Arc<AtomicUsize>,
-    doorbell: Doorbell,
+    doorbells: Doorbells,
     wants_icrc: bool,
 }
 
@@ -39,13 +41,13 @@ impl Inbox {
             waiting: Mutex::default(),
             count: AtomicUsize::new(0),
             places: Arc::new(AtomicUsize::new(most)),
-            doorbell: Doorbell::new()?,
+            doorbells: Doorbells::new()?,
             wants_icrc,
         })
     }
 
-    pub(crate) fn doorbell(&self) -> &Doorbell {
-        &self.doorbell
+    pub(crate) fn doorbells(&self) -> &Doorbells {
+        &self.doorbells
     }
 
     /// Whether lanes wait to be picked up.
@@ -73,19 +75,20 @@ impl Offers for Inbox {
         if ring.source().is_ipv6() != at.is_ipv6() {
             return None;
         }
-        let descriptor = self.doorbell.share().ok()?;
+        let (doorbell, descriptor) = self.doorbells.add().ok()?;
         let has_ended = Arc::new(AtomicBool::new(false));
         let incoming = Incoming {
             ring,
             at,
             has_ended: Arc::clone(&has_ended),
+            doorbell,
             _place: place,
         };
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push(incoming);
         self.count.store(waiting.len(), Ordering::Release);
         drop(waiting);
-        self.doorbell.ring();
+        self.doorbells.ring();
         Some((Box::new(Ended(has_ended)), descriptor))
     }
 }

@@ -1,6 +1,6 @@
 //! Lanes as a layer around a port.
 
-use crate::doorbell;
+use crate::doorbell::Ringer;
 use crate::inbox::{Inbox, Incoming};
 use crate::ring::{Label, MAX_PACKET_BYTES, NoRoom, Sender};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// The pause before another offer to a device that nobody has found, at first; it doubles each time.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
+/// The most devices to which the way is known. Those without a lane are forgotten then, and found again.
+const MAX_WAYS: usize = 1024;
 /// The number of packets to such a device between two looks at the clock.
 const SKIPS: u32 = 15;
 /// The longest such pause.
@@ -128,7 +130,7 @@ enum Way {
 #[derive(Debug)]
 struct Lane {
     ring: Sender,
-    doorbell: OwnedFd,
+    doorbell: Ringer,
     /// Whether packets were committed since the last flush.
     is_dirty: bool,
     /// Since when the ring has had no room.
@@ -205,7 +207,7 @@ impl Lane {
         self.ring.show();
         let slept = self.ring.must_wake_receiver();
         if slept {
-            doorbell::ring(self.doorbell.as_fd());
+            self.doorbell.ring();
         }
         slept
     }
@@ -246,6 +248,11 @@ impl Lanes {
             has_slept: AtomicBool::new(true),
             counters: LaneCounters::default(),
         })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn known_ways(&self) -> usize {
+        self.ways.len()
     }
 
     /// Where offers of other devices go.
@@ -339,6 +346,9 @@ impl Lanes {
                 return Some(place);
             }
         };
+        if self.ways.len() >= MAX_WAYS {
+            self.forget_ways();
+        }
         let way = match self.open(port, peer, pause) {
             Some(place) => Way::Known(place),
             None => Way::Nobody {
@@ -352,6 +362,17 @@ impl Lanes {
             Way::Known(place) => Some(place),
             Way::Nobody { .. } => None,
         }
+    }
+
+    /// Forgets the way to each device without a lane.
+    fn forget_ways(&mut self) {
+        self.last = None;
+        for place in &mut self.destinations {
+            place.take_if(|destination| destination.lane.is_none());
+        }
+        let destinations = &self.destinations;
+        self.ways
+            .retain(|_, way| matches!(*way, Way::Known(place) if destinations[place].is_some()));
     }
 
     /// Opens a lane. Returns the place of the destination, also if it refuses; `None` if nobody is there.
@@ -405,8 +426,9 @@ impl Lanes {
         let (mut ring, file) = created.map_err(|_| NotAccepted::NoRoom)?;
         let Accepted {
             connection,
-            descriptor: doorbell,
+            descriptor,
         } = neighbours.offer(peer.dst, peer.part, file.as_fd())?;
+        let doorbell = Ringer::new(descriptor).ok_or(NotAccepted::NoRoom)?;
         ring.note_accepted();
         let lane = Lane {
             ring,
@@ -543,8 +565,8 @@ impl Lanes {
     }
 }
 
-/// The most lanes of a device in each direction, so that they take at most a fifth of the descriptors that the
-/// process may have: three for each device that it sends to and receives from. 128 lanes have 64 MiB of memory,
+/// The most lanes of a device in each direction, so that they take at most a quarter of the descriptors that
+/// the process may have: four for each device that it sends to and receives from. 128 lanes have 64 MiB of memory,
 /// if all of it is used.
 fn most_lanes() -> usize {
     const MOST: usize = 128;
@@ -604,7 +626,10 @@ impl Layer for Lanes {
                 cold_path();
                 return match self.note_full(place) {
                     true => Ok(self.lose(src_port, len)),
-                    false => Err(ReserveError::Full),
+                    false => {
+                        self.reserved = Reserved::Lost;
+                        Err(ReserveError::Full)
+                    }
                 };
             }
             Some(Err(NoRoom::Broken)) | None => {
@@ -628,6 +653,10 @@ impl Layer for Lanes {
             ip: covered(has_icrc, to.src, 0),
             kept: false,
         })
+    }
+
+    fn has_room_for_others(&self, port: &impl Port) -> bool {
+        self.reserved != Reserved::Port || port.has_room_for_others()
     }
 
     #[inline]
@@ -699,20 +728,20 @@ impl Layer for Lanes {
     }
 
     fn packet_fds<'a>(&'a self, port: &'a impl Port) -> Vec<PortFd<'a>> {
-        let doorbell = self.inbox.doorbell();
-        doorbell.silence();
+        let doorbells = self.inbox.doorbells();
+        doorbells.silence(self.incoming.iter().map(|lane| &lane.doorbell));
         self.has_slept.store(true, Ordering::Relaxed);
-        // Every lane's sender must know, so this looks at all.
         let mut may_sleep = true;
         for lane in &self.incoming {
+            // Not `all`: each must know.
             may_sleep &= lane.ring.fall_asleep();
         }
         if !may_sleep || self.inbox.has_any() {
-            doorbell.ring();
+            doorbells.ring();
         }
         let mut fds = port.packet_fds();
         fds.push(PortFd {
-            fd: doorbell.as_fd(),
+            fd: doorbells.as_fd(),
             wants_write: false,
         });
         fds

@@ -11,7 +11,7 @@
 //! - [`Lanes`] is a [`Layer`](roce_port::Layer) around the port that sends all other packets. Once
 //!   packets to a device have taken one way, they keep to it, until that device is gone.
 //! - While both ends poll, they make no system calls. A receiver that sleeps has set a flag, and the
-//!   sender that finds the flag writes to the receiver's eventfd.
+//!   sender that finds the flag rings the doorbell that the receiver has given it.
 //!
 //! Each end validates what it reads from the memory: the other one may be any program of the same user.
 #![warn(missing_docs)]
@@ -20,6 +20,9 @@
 pub mod counters;
 #[cfg(not(loom))]
 mod doorbell;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+#[doc(hidden)]
+pub mod hostile;
 #[cfg(not(loom))]
 mod inbox;
 #[cfg(not(loom))]
@@ -28,6 +31,8 @@ mod lanes;
 mod mapping;
 #[cfg(not(loom))]
 pub mod ring;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 #[cfg(not(loom))]
 pub use inbox::Inbox;

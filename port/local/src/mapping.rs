@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 /// Bytes of packets that a ring holds.
 pub(crate) const RING_BYTES: usize = 1 << 19;
 /// Bytes in front of the packets.
-const HEADER_BYTES: usize = 1 << 14;
+pub(crate) const HEADER_BYTES: usize = 1 << 14;
 /// Bytes of the file.
 const FILE_BYTES: usize = HEADER_BYTES + RING_BYTES;
 /// The first bytes of the file: the format. Change them whenever it changes.

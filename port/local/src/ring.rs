@@ -260,7 +260,9 @@ impl Receiver {
             // time, so it is read once, and any bytes are a valid head.
             let head = unsafe { record.cast::<Head>().read_volatile() };
             let (len, count) = (head.len as usize, usize::from(head.count));
-            if len == 0 || len > MAX_PACKET_BYTES || count == 0 {
+            let is_legal = (1..=MAX_PACKET_BYTES).contains(&len)
+                && (count == 1 || (1..=MAX_RUN_BYTES / len).contains(&count));
+            if !is_legal {
                 return Err(Broken);
             }
             let bytes = record_bytes(len, count);

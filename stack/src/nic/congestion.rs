@@ -59,7 +59,8 @@ impl Nic {
         while let Some(handle) = self.pending_cnps.pop_front() {
             cold_path();
             let turn = self.with_qp_unscheduled(now, handle, |qp, cx| qp.transmit_cnp(cx, port));
-            if turn == Some(Turn::PortFull) {
+            // Otherwise, the CNP is lost, as the network may lose it.
+            if turn == Some(Turn::PortFull) && !port.has_room_for_others() {
                 self.pending_cnps.push_front(handle);
                 return false;
             }

@@ -397,7 +397,7 @@ impl Nic {
             let alone = self.ready.is_empty();
             let send = |qp: &mut Qp, cx: &mut Cx<'_>| {
                 cx.nothing_follows = alone;
-                qp.transmit(cx, port, QUANTUM)
+                send_for_a_turn(qp, cx, port)
             };
             match self.take_turn(now, handle, send) {
                 Some(Turn::More) => self.schedule(handle, false),
@@ -406,6 +406,11 @@ impl Nic {
                     self.schedule(handle, true);
                     self.stop_pause_timer(now, handle);
                     return;
+                }
+                Some(Turn::PeerFull) => {
+                    cold_path();
+                    self.schedule(handle, false);
+                    self.stop_pause_timer(now, handle);
                 }
                 Some(Turn::Idle) | None => {}
             }
@@ -427,7 +432,7 @@ impl Nic {
         }
         let send = |qp: &mut Qp, cx: &mut Cx<'_>| {
             cx.nothing_follows = true;
-            qp.transmit(cx, port, QUANTUM)
+            send_for_a_turn(qp, cx, port)
         };
         self.take_turn(now, handle, send);
     }
@@ -536,5 +541,13 @@ impl Nic {
     /// The counters so far.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+}
+
+/// Sends what a QP may send in one turn.
+fn send_for_a_turn(qp: &mut Qp, cx: &mut Cx<'_>, port: &mut dyn Transmit) -> Turn {
+    match qp.transmit(cx, port, QUANTUM) {
+        Turn::PortFull if port.has_room_for_others() => Turn::PeerFull,
+        turn => turn,
     }
 }

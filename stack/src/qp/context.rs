@@ -114,4 +114,6 @@ pub(crate) enum Turn {
     More,
     /// There is more to send, but the port is full.
     PortFull,
+    /// The port has no room for packets to the QP's peer, and may have some for others.
+    PeerFull,
 }

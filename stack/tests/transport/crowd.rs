@@ -2,7 +2,7 @@
 
 use crate::sim::{A, B, Hand, Mem, Pair, Setup};
 use roce_stack::{QpKind, SendOp, SendRequest, Stat, WcStatus};
-use roce_wire::{PathMtu, Qpn};
+use roce_wire::{Packet, PathMtu, Qpn};
 use std::collections::HashMap;
 
 /// The parameters of a test.
@@ -118,6 +118,37 @@ fn nobody_starves_behind_a_small_port() {
     };
     let waited = crowd.longest_wait();
     assert!(waited <= 4 * crowd.qps, "{waited} of {}", crowd.qps);
+}
+
+/// A process of this host that is stopped makes no room for packets to itself.
+#[test]
+fn a_destination_without_room_delays_no_other() {
+    let mut pair = Pair::new(Setup::default());
+    let mem = [pair.mem(A, 100), pair.mem(B, 100)];
+    let mut qpns = || (connected(&mut pair), pair.nodes[B].qpn);
+    let [stuck, first, second] = [qpns(), qpns(), qpns()];
+    pair.nodes[A].port.full_for = Some(stuck.1);
+    for (qpn, _) in [first, stuck, second] {
+        post(&mut pair, qpn, &mem, 100);
+    }
+    let now = pair.now;
+    let sent = |pair: &mut Pair| {
+        let node = &mut pair.nodes[A];
+        node.nic.transmit(now, &mut node.port);
+        let sent = std::mem::take(&mut node.port.out);
+        let packets = sent
+            .iter()
+            .map(|sent| Packet::parse(&sent.bytes).expect("well-formed"));
+        packets
+            .map(|packet| packet.bth.dest_qpn)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(sent(&mut pair), [first.1, second.1]);
+    assert_eq!(sent(&mut pair), []);
+    post(&mut pair, first.0, &mem, 100);
+    assert_eq!(sent(&mut pair), [first.1]);
+    pair.nodes[A].port.full_for = None;
+    assert_eq!(sent(&mut pair), [stuck.1]);
 }
 
 /// The last packet of a turn asks for an acknowledgement. Otherwise, if the next turn found no

@@ -1,20 +1,24 @@
 //! Other processes that misbehave according to a script, for the fuzz target `sharing` and for
 //! tests.
 
+use std::any::Any;
 use std::fs::File;
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use roce_port::Offers;
 use roce_stack::{Addresses, QpnRange};
 
 use super::addressee::Addressee;
 use super::keeper::{self, KeeperThread};
 use super::message;
 use super::names::{self, PREFIX, SharedAddress};
+use super::offer::offer_over;
 use super::steer::{self, run::run};
 use super::table::{self, Table};
 use super::{holder, join, sockets, watch};
@@ -52,13 +56,14 @@ impl<'a> Script<'a> {
 /// If two computations of the same result disagree.
 pub fn run_script(script: &[u8]) {
     let mut script = Script(script);
-    match script.byte() % 6 {
+    match script.byte() % 7 {
         0 => receive_messages(&mut script),
         1 => receive_as_keeper(&mut script),
         2 => receive_as_newcomer(&mut script),
         3 => watch_peer(&mut script),
         4 => read_tables(&mut script),
-        _ => steer_packets(&mut script),
+        5 => steer_packets(&mut script),
+        _ => receive_answer(&mut script),
     }
 }
 
@@ -87,7 +92,7 @@ fn send_any(script: &mut Script<'_>, to: &UnixStream) -> bool {
     let mut bytes = script.take(len).to_vec();
     if kind & 0x80 != 0 && bytes.len() == 2 {
         // One that is valid.
-        bytes = vec![1 + bytes[0] % 2, bytes[1] % QpnRange::COUNT];
+        bytes = vec![1 + bytes[0] % 4, bytes[1] % QpnRange::COUNT];
     }
     if bytes.is_empty() {
         return false;
@@ -140,9 +145,16 @@ fn receive_as_keeper(script: &mut Script<'_>) {
     let name = format!("{PREFIX}/hostile/{}", std::process::id());
     let listener = names::listen(&name).expect("nobody else has the name");
     let mut peers: Vec<Option<UnixStream>> = Vec::new();
-    let mut keeper =
-        KeeperThread::without_thread(shared(), script.part(), listener, Arc::clone(&held))
-            .expect("allowed");
+    let offers = Arc::new(AcceptingOffers::default());
+    let taken: Arc<dyn Offers> = Arc::<AcceptingOffers>::clone(&offers);
+    let mut keeper = KeeperThread::without_thread(
+        shared(),
+        script.part(),
+        listener,
+        Arc::clone(&held),
+        Some(taken),
+    )
+    .expect("allowed");
     for _ in 0..=script.byte() % 3 {
         let peer = names::connect(&name).expect("the backlog has room");
         peer.set_nonblocking(true).expect("allowed");
@@ -165,10 +177,59 @@ fn receive_as_keeper(script: &mut Script<'_>) {
         }
         keeper.handle_all();
         assert!(keeper::lock(&held).len() <= usize::from(QpnRange::COUNT));
+        // A connection is for one offer.
+        assert!(offers.accepted() <= peers.len());
         if script.0.is_empty() {
             break;
         }
     }
+    drop(keeper);
+    assert_eq!(offers.accepted(), 0);
+}
+
+/// Accepts two of three files, and gives them back.
+#[derive(Debug, Default)]
+struct AcceptingOffers {
+    offered: Mutex<usize>,
+    /// The values that were returned hold it.
+    accepted: Arc<()>,
+}
+
+impl AcceptingOffers {
+    fn accepted(&self) -> usize {
+        Arc::strong_count(&self.accepted) - 1
+    }
+}
+
+impl Offers for AcceptingOffers {
+    fn take(&self, at: IpAddr, file: OwnedFd) -> Option<(Box<dyn Any + Send>, OwnedFd)> {
+        assert_eq!(at, shared().address);
+        let mut offered = self.offered.lock().expect("nobody panics");
+        *offered += 1;
+        let is_accepted = !offered.is_multiple_of(3);
+        is_accepted.then(|| (Box::new(Arc::clone(&self.accepted)) as _, file))
+    }
+}
+
+/// Plays a member to which a file is offered.
+fn receive_answer(script: &mut Script<'_>) {
+    let (peer, own) = pair();
+    own.set_nonblocking(false).expect("allowed");
+    while !script.byte().is_multiple_of(4) && send_any(script, &peer) {}
+    let part = script.part();
+    peer.shutdown(Shutdown::Write).expect("allowed");
+    let file = File::open("/dev/null").expect("opened");
+    let Ok(accepted) = offer_over(own, part, file.as_fd()) else {
+        return;
+    };
+    // Only a whole answer with one descriptor is one, and what was offered has arrived.
+    drop(accepted);
+    peer.set_read_timeout(Some(Duration::from_secs(60)))
+        .expect("allowed");
+    let offer = message::receive(&peer).expect("a message");
+    let offer = offer.expect("a message");
+    assert_eq!((offer.kind, offer.part), (message::Kind::Offer, part));
+    assert_eq!(offer.descriptors.len(), 1);
 }
 
 /// Plays a member that a newcomer asks for the sockets.
@@ -270,7 +331,7 @@ mod tests {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (state >> 24) as u8
         };
-        for kind in (0..6).cycle().take(120) {
+        for kind in (0..7).cycle().take(140) {
             let script: Vec<u8> = (0..200).map(|_| draw()).collect();
             run_script(&[&[kind], &script[..]].concat());
         }

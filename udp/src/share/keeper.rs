@@ -313,6 +313,7 @@ impl KeeperThread {
         part: QpnRange,
         listener: UnixListener,
         held: HeldSockets,
+        offers: Option<Arc<dyn Offers>>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self {
@@ -321,7 +322,7 @@ impl KeeperThread {
             listener,
             peers: Vec::new(),
             held,
-            offers: None,
+            offers,
             gone: Vec::new(),
             user: OwnUser::now(),
         })
@@ -355,7 +356,7 @@ mod tests {
         let listener = names::listen(&name).expect("nobody else has the name");
         let shared = SharedAddress::new(IpAddr::from([127, 0, 0, 1]), 1);
         let held = HeldSockets::default();
-        let thread = KeeperThread::without_thread(shared, QpnRange::FIRST, listener, held);
+        let thread = KeeperThread::without_thread(shared, QpnRange::FIRST, listener, held, None);
         let mut thread = KeeperThread {
             user,
             ..thread.expect("a socket")

@@ -29,6 +29,15 @@ pub(crate) fn offer(
     file: BorrowedFd<'_>,
 ) -> Result<Accepted, Refusal> {
     let stream = connect(&SharedAddress::new(to, interface).member(part))?;
+    offer_over(stream, own, file)
+}
+
+/// Offers a file to the member at the other end of `stream`.
+pub(super) fn offer_over(
+    stream: UnixStream,
+    own: QpnRange,
+    file: BorrowedFd<'_>,
+) -> Result<Accepted, Refusal> {
     let no_room = |_| NotAccepted::NoRoom;
     stream
         .set_read_timeout(Some(ANSWER_TIMEOUT))

@@ -1,5 +1,5 @@
-//! Many processes at one address: each has QPs to others. Some are killed and replaced, and every
-//! byte that arrives is checked.
+//! Many processes at one address: each has QPs to others. Some are killed and replaced, some of them
+//! after they have forked; one is stopped. Every byte that arrives is checked, and its way: lanes.
 //!
 //! Five processes run for two seconds, unless the environment says otherwise:
 //!

@@ -1,7 +1,10 @@
 //! Starts the processes, tells them which QPs to connect to, kills some, and checks the results.
 
-use super::traces::{Traces, assert_holds_nothing_persistent};
+use super::traces::{Traces, assert_holds_nothing_persistent, lanes_of};
 use super::{OUTPUT_PREFIX, Plan, ROLE};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -25,6 +28,8 @@ struct Player {
     slots: Vec<Slot>,
     /// The number of messages that each slot had received at the last query.
     received: Option<Vec<u64>>,
+    /// Counters of the port, as of then.
+    counters: HashMap<String, u64>,
 }
 
 #[derive(Clone, Default)]
@@ -44,6 +49,10 @@ struct Parent {
     output_sender: Sender<(Index, String)>,
     connections: u64,
     kills: usize,
+    /// The process that is stopped. It answers nothing, and its connections may fail.
+    stopped: Option<Index>,
+    /// Children of players. They outlive the players.
+    children: Vec<Pid>,
 }
 
 pub(super) fn run(plan: &Plan) {
@@ -59,11 +68,18 @@ pub(super) fn run(plan: &Plan) {
         output_sender,
         connections: 0,
         kills: 0,
+        stopped: None,
+        children: Vec::new(),
     };
     for _ in 0..plan.processes {
         parent.start();
     }
     parent.kill_and_replace();
+    parent.check_progress();
+    parent.check_lanes();
+    parent.stop_one();
+    parent.check_progress();
+    parent.kill_stopped();
     parent.check_progress();
     parent.end();
 }
@@ -96,6 +112,7 @@ impl Parent {
             stdin,
             slots: vec![Slot::default(); self.plan.qps],
             received: None,
+            counters: HashMap::new(),
         }));
     }
 
@@ -120,11 +137,14 @@ impl Parent {
         }
     }
 
-    /// Checks that every connection makes progress.
+    /// Checks that every connection makes progress, except for those of a process that is stopped.
     fn check_progress(&mut self) {
         let start = Instant::now();
         let goal = self.alive().len() * self.plan.qps;
-        let goal = goal - goal % 2;
+        let goal = match self.stopped {
+            None => goal - goal % 2,
+            Some(_) => self.connected().len(),
+        };
         let mut first: Option<Vec<u64>> = None;
         loop {
             self.handle_output_for(Duration::from_millis(5));
@@ -161,6 +181,57 @@ impl Parent {
         }
     }
 
+    /// Checks that all processes have used lanes in both directions.
+    fn check_lanes(&self) {
+        if std::env::var_os("ROCE_LOCAL").is_some_and(|value| value == "off") {
+            return;
+        }
+        for player in self.players.iter().flatten() {
+            let count = |name| player.counters[name];
+            let lanes = [count("tx_lane_packets"), count("rx_lane_packets")];
+            let datagrams = count("tx_datagrams");
+            let pid = player.child.id();
+            assert!(!lanes.contains(&0), "{lanes:?} packets; {:?}", self.plan);
+            assert!(
+                lanes[0] > datagrams,
+                "{lanes:?}, {datagrams} datagrams; {:?}",
+                self.plan
+            );
+            assert!(lanes_of(pid) > 0);
+        }
+    }
+
+    /// Stops a process.
+    fn stop_one(&mut self) {
+        let alive = self.alive();
+        let index = alive[self.dice.below(alive.len())];
+        if let Some(player) = &self.players[index] {
+            kill(pid_of(&player.child), Signal::SIGSTOP).expect("a process of ours");
+            self.stopped = Some(index);
+        }
+    }
+
+    /// Kills the process that is stopped, and starts another one.
+    fn kill_stopped(&mut self) {
+        if let Some(index) = self.stopped.take() {
+            self.kill(index);
+            self.start();
+        }
+    }
+
+    /// Makes a process fork. The child has none of its lanes.
+    fn fork(&mut self, index: Index) {
+        let before = self.children.len();
+        self.send_command(index, "fork");
+        let start = Instant::now();
+        while self.children.len() == before {
+            self.handle_output_for(Duration::from_millis(1));
+            assert!(start.elapsed() < TIMEOUT, "no child; {:?}", self.plan);
+        }
+        let child = self.children[before].as_raw().cast_unsigned();
+        assert_eq!(lanes_of(child), 0, "lanes of a child; {:?}", self.plan);
+    }
+
     /// Ends all processes in order, and checks that nothing is left behind.
     fn end(mut self) {
         for player in self.players.iter().flatten() {
@@ -173,11 +244,13 @@ impl Parent {
             let status = player.child.wait().expect("a process of ours");
             assert!(status.success(), "{status}; {:?}", self.plan);
         }
+        // Their children are still there.
         self.traces.assert_none(self.address);
         let output = format!(
-            "crowd: {} processes in all, {} killed, {} connections; {:?}",
+            "crowd: {} processes in all, {} killed, {} children, {} connections; {:?}",
             self.players.len(),
             self.kills,
+            self.children.len(),
             self.connections,
             self.plan
         );
@@ -210,8 +283,12 @@ impl Parent {
         found
     }
 
+    /// The ends of connections between processes that run.
     fn connected(&self) -> Vec<Endpoint> {
-        self.endpoints_where(|slot| slot.peer.is_some())
+        let mut ends =
+            self.endpoints_where(|slot| slot.peer.is_some_and(|peer| Some(peer.0) != self.stopped));
+        ends.retain(|end| Some(end.0) != self.stopped);
+        ends
     }
 
     /// Connects waiting QPs in random pairs.
@@ -236,10 +313,18 @@ impl Parent {
         writeln!(stdin, "{what}").expect("it listens");
     }
 
-    /// Kills a process. Its peers get new QPs, as a connection manager would arrange.
+    /// Kills a process, which may have forked.
     fn kill_one(&mut self) {
         let alive = self.alive();
         let index = alive[self.dice.below(alive.len())];
+        if self.dice.one_in(4) {
+            self.fork(index);
+        }
+        self.kill(index);
+    }
+
+    /// Kills a process. Its peers get new QPs, as a connection manager would arrange.
+    fn kill(&mut self, index: Index) {
         let Some(mut player) = self.players[index].take() else {
             return;
         };
@@ -285,9 +370,20 @@ impl Parent {
                 assert_eq!(slot.peer, None);
                 self.assert_own_number(index, qp.0);
             }
+            "child" => self.children.push(Pid::from_raw(number(words[1]) as i32)),
+            "tx_lane_packets" | "rx_lane_packets" | "tx_datagrams" => {
+                player
+                    .counters
+                    .insert(words[0].to_owned(), number(words[1]));
+            }
             "seen" => player.received = Some(words[1..].iter().copied().map(number).collect()),
             // Its peer may be dead, and this end does not know that yet.
             "failed" if player.slots[number(words[1]) as usize].peer.is_none() => {}
+            "failed"
+                if self.stopped.is_some() && {
+                    let peer = player.slots[number(words[1]) as usize].peer;
+                    peer.is_some_and(|peer| Some(peer.0) == self.stopped)
+                } => {}
             _ => panic!("process {index}: {output}; {plan:?}"),
         }
     }
@@ -304,16 +400,20 @@ impl Parent {
     }
 
     /// Queries the number of messages that each process has received.
-    fn query_all(&mut self) -> std::collections::HashMap<Index, Vec<u64>> {
-        let alive = self.alive();
+    fn query_all(&mut self) -> HashMap<Index, Vec<u64>> {
+        let mut alive = self.alive();
+        alive.retain(|index| Some(*index) != self.stopped);
         for &index in &alive {
             self.players[index].as_mut().expect("alive").received = None;
             self.send_command(index, "report");
         }
         let start = Instant::now();
         let has_reported = |parent: &Self| {
-            let mut players = parent.players.iter().flatten();
-            players.all(|player| player.received.is_some())
+            let has_reported = |index: &Index| {
+                let player = parent.players[*index].as_ref();
+                player.is_some_and(|player| player.received.is_some())
+            };
+            alive.iter().all(has_reported)
         };
         while !has_reported(self) {
             self.handle_output_for(Duration::from_millis(2));
@@ -331,8 +431,16 @@ impl Parent {
     }
 }
 
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id().cast_signed())
+}
+
 impl Drop for Parent {
     fn drop(&mut self) {
+        for child in &self.children {
+            // It may have ended by itself meanwhile.
+            let _ = kill(*child, Signal::SIGKILL);
+        }
         for player in self.players.iter_mut().flatten() {
             let _ = player.child.kill();
             let _ = player.child.wait();

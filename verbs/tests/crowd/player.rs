@@ -10,8 +10,9 @@ use roce_verbs::{
     Access, Completion, CompletionQueue, ConnectOptions, Context, Device, Endpoint, MemoryRegion,
     ProtectionDomain, Psn, QpOptions, Qpn, QueuePair, RecvRequest, SendOp, SendRequest, WcStatus,
 };
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read as _, Write};
 use std::net::IpAddr;
+use std::os::fd::AsRawFd as _;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 use testkit::Dice;
@@ -96,6 +97,27 @@ fn commands() -> Receiver<String> {
     from
 }
 
+/// Starts a child that sleeps for two minutes, unless it is killed. Returns its process ID, once the child
+/// has given up what it has from this process.
+fn fork_sleeper() -> libc::pid_t {
+    let (mut ready, tell) = std::io::pipe().expect("a pipe");
+    // SAFETY: the child only makes system calls, with a byte that exists.
+    let child = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(120);
+            libc::write(tell.as_raw_fd(), c"!".as_ptr().cast(), 1);
+            loop {
+                libc::pause();
+            }
+        }
+        child
+    };
+    assert!(child > 0, "forked");
+    ready.read_exact(&mut [0]).expect("the child is ready");
+    child
+}
+
 fn report(what: &str) {
     let mut out = std::io::stdout().lock();
     // If the parent no longer reads, this process is about to be killed.
@@ -150,6 +172,7 @@ impl Player {
                 self.slots[slot] = fresh;
                 self.report_qp(slot);
             }
+            "fork" => report(&format!("child {}", fork_sleeper())),
             "report" => {
                 let connections = self.slots.iter().map(|slot| slot.connection.as_ref());
                 let received: Vec<String> = connections
@@ -159,6 +182,14 @@ impl Player {
                             .to_string()
                     })
                     .collect();
+                let counters = self.context.port_counters();
+                let of = |name| counters.iter().find(|(other, _)| *other == name);
+                for name in ["tx_lane_packets", "rx_lane_packets", "tx_datagrams"] {
+                    report(&format!(
+                        "{name} {}",
+                        of(name).map_or(0, |(_, count)| *count)
+                    ));
+                }
                 report(&format!("seen {}", received.join(" ")));
             }
             other => panic!("an unknown command: {other:?}"),

@@ -78,6 +78,12 @@ pub(super) fn assert_holds_nothing_persistent(pid: u32) {
     }
 }
 
+/// The number of lanes whose memory a process has mapped.
+pub(super) fn lanes_of(pid: u32) -> usize {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
+    maps.matches("/memfd:roce-lane").count()
+}
+
 /// The files that the parent itself has open.
 fn open_here() -> BTreeSet<String> {
     let open = fs::read_dir("/proc/self/fd")

@@ -6,6 +6,7 @@ use roce_port::memory::{MemoryIp, MemoryPort};
 use roce_stack::{
     Acknowledged, Flow, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot,
 };
+use roce_wire::Qpn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::{Deref, DerefMut};
 
@@ -63,6 +64,8 @@ pub(crate) struct SimPort {
     /// The bytes of the reserved run.
     bytes: Vec<u8>,
     run: Option<Run>,
+    /// There is no room for packets to this QP, whatever room others have.
+    pub(crate) full_for: Option<Qpn>,
     /// The number of packets at each [`Transmit::commit_last`](roce_stack::Transmit::commit_last).
     pub(crate) ends: Vec<usize>,
     /// All reports of acknowledged packets, in order.
@@ -82,6 +85,7 @@ impl SimPort {
             ip,
             bytes: Vec::new(),
             run: None,
+            full_for: None,
             ends: Vec::new(),
             reports: Vec::new(),
         }
@@ -119,6 +123,9 @@ impl Transmit for SimPort {
         assert!(len <= max, "a packet of {len} bytes, the port takes {max}");
         assert_eq!(to.version, self.ip.version());
         self.run = None;
+        if self.full_for == Some(flow.to_qp) {
+            return Err(ReserveError::Full);
+        }
         if count == 1 {
             return self.memory.reserve_run(to, flow, sequenced, len, 1);
         }
@@ -140,6 +147,10 @@ impl Transmit for SimPort {
             ip,
             kept,
         })
+    }
+
+    fn has_room_for_others(&self) -> bool {
+        self.full_for.is_some()
     }
 
     fn commit(&mut self) {
