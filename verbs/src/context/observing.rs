@@ -131,8 +131,8 @@ fn explain(
 }
 
 impl Tally for DeviceCount {
-    fn on_turn(&mut self, counters: &Counters) {
-        self.note(counters);
+    fn on_turn(&mut self, counters: &Counters, lane_packets: u64) {
+        self.note(counters, lane_packets);
     }
 
     fn on_ready_qp(&self, has_one_peer: bool) {
