@@ -259,9 +259,8 @@ fn follow(program: &[&str], listening: &str) {
             "--mtu",
             "1024",
         ])
-        .args(["--duration", "1", "--iterations", "10"])
-        // tcpdump sees only what passes the loopback interface.
-        .env("ROCE_LOCAL", "off")
+        // Interfaces do not see packets that take lanes.
+        .args(["--over", "sockets", "--duration", "1", "--iterations", "10"])
         .env("ROCE_PCAP", folder.path().join("own.pcapng"))
         .output();
     let output = output.expect("it starts");
