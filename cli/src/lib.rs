@@ -12,6 +12,7 @@ mod elf;
 pub mod environment;
 mod error;
 pub mod fabric;
+mod lanes;
 mod object;
 pub mod perf;
 mod plot;

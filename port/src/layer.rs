@@ -85,6 +85,11 @@ pub trait Layer {
         None
     }
 
+    /// The number of packets that the layer carried over lanes.
+    fn lane_packets(&self) -> u64 {
+        0
+    }
+
     /// The layer's own counters, by name. One with the name of a counter of the port adds to it.
     fn each_counter(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
@@ -211,6 +216,10 @@ impl<L: Layer, P: Port> Port for Layered<L, P> {
             }
         }
         counters
+    }
+
+    fn lane_packets(&self) -> u64 {
+        self.layer.lane_packets() + self.port.lane_packets()
     }
 
     fn each_queue(&self) -> Vec<PortQueue> {

@@ -65,6 +65,16 @@ pub enum NotAccepted {
 }
 
 impl NotAccepted {
+    /// The port's counter of devices that did not accept for this reason; `None` if it has none.
+    pub const fn counter(self) -> Option<&'static str> {
+        match self {
+            Self::Nobody => None,
+            Self::OtherUser => Some("lanes_other_user"),
+            Self::Silent => Some("lanes_silent"),
+            Self::NoRoom => Some("lanes_no_room"),
+        }
+    }
+
     /// The reason, in words that follow "because".
     pub const fn explain(self) -> &'static str {
         match self {

@@ -199,6 +199,11 @@ pub trait Port: Transmit {
     /// The port's counters, by name.
     fn each_counter(&self) -> Vec<(&'static str, u64)>;
 
+    /// The number of packets, in both directions, that took lanes.
+    fn lane_packets(&self) -> u64 {
+        0
+    }
+
     /// The queues of the interface that the port uses itself; none if the kernel does.
     fn each_queue(&self) -> Vec<PortQueue> {
         Vec::new()

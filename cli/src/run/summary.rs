@@ -17,6 +17,7 @@ pub(super) fn text(program: &str, totals: &Totals, devices: &[String], has_liste
         tx_bytes,
         rx_bytes,
         packets,
+        lane_packets,
     } = *totals;
     if has_listed {
         return format!("{program}: devices were listed, and none was opened");
@@ -26,7 +27,7 @@ pub(super) fn text(program: &str, totals: &Totals, devices: &[String], has_liste
     }
     format!(
         "{program}: {} opened devices, {} in all; {}, {connections} of them connected to a peer; \
-         {} sent and {} received{}",
+         {} sent and {} received{}{}",
         counted(processes, "process"),
         counted(devices_opened, "time"),
         counted(qps, "QP"),
@@ -35,6 +36,12 @@ pub(super) fn text(program: &str, totals: &Totals, devices: &[String], has_liste
         match packets {
             1.. if tx_bytes + rx_bytes == 0 => format!(", in {}", counted(packets, "packet")),
             _ => String::new(),
+        },
+        match lane_packets.saturating_mul(100) / packets.max(1) {
+            _ if lane_packets == 0 => String::new(),
+            ..1 => ", under 1 % of the packets in shared memory".to_owned(),
+            percent @ 1..100 => format!(", {percent} % of the packets in shared memory"),
+            _ => ", all in shared memory".to_owned(),
         }
     )
 }
@@ -138,5 +145,22 @@ mod tests {
             atomics.ends_with("0 bytes received, in 7 packets"),
             "{atomics}"
         );
+        for (lane_packets, said) in [
+            (1, "under 1 % of the packets in shared memory"),
+            (777, "77 % of the packets in shared memory"),
+            (
+                1000,
+                "0 bytes received, in 1000 packets, all in shared memory",
+            ),
+        ] {
+            let packets = 1000;
+            let totals = Totals {
+                packets,
+                lane_packets,
+                ..totals
+            };
+            let text = text("x", &totals, &[], false);
+            assert!(text.ends_with(said), "{text}");
+        }
     }
 }

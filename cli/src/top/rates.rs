@@ -47,6 +47,8 @@ pub(crate) struct DeviceRates {
     pub(crate) device_id: DeviceId,
     pub(crate) command: String,
     pub(crate) datapath: String,
+    /// The way that most packets have taken: `lane`, or the datapath.
+    pub(crate) via: String,
     pub(crate) congestion_control: String,
     pub(crate) failure: Option<String>,
     pub(crate) qps: u64,
@@ -147,6 +149,28 @@ impl Span<'_> {
     }
 }
 
+/// The way that most packets have taken in this time, or since the device was opened if there were none.
+fn via<'a>(device: &'a DeviceSnapshot, span: &Span<'_>) -> &'a str {
+    let count = |names: [&str; 2], of: &DeviceSnapshot| {
+        let counts = names.map(|name| of.port.get(name).copied().unwrap_or(0));
+        counts[0].saturating_add(counts[1])
+    };
+    let all = |of: &_| count(["tx_packets", "rx_packets"], of);
+    let by_lane = |of: &_| count(["tx_lane_packets", "rx_lane_packets"], of);
+    let since = |counted: &dyn Fn(&DeviceSnapshot) -> u64| {
+        let old = span.old.map_or(0, counted);
+        counted(device).saturating_sub(old)
+    };
+    let (all, by_lane) = match since(&all) {
+        0 => (all(device), by_lane(device)),
+        recent => (recent, since(&by_lane)),
+    };
+    match by_lane > all / 2 {
+        true => "lane",
+        false => &device.datapath,
+    }
+}
+
 impl Rates {
     fn add(&mut self, process: &Snapshot, device: &DeviceSnapshot, span: &Span<'_>) {
         let device_id = DeviceId {
@@ -167,6 +191,7 @@ impl Rates {
         self.devices.push(DeviceRates {
             command: process.command.clone(),
             datapath: device.datapath.clone(),
+            via: via(device, span).to_owned(),
             congestion_control: device.congestion_control.clone(),
             failure: device.failure.clone(),
             qps: device.qps_left_out.saturating_add(device.qps.len() as u64),

@@ -188,6 +188,7 @@ mod tests {
         tx_bytes: 0,
         rx_bytes: 0,
         packets: 0,
+        lane_packets: 0,
     };
 
     #[test]

@@ -54,6 +54,7 @@ fn in_a_network(who: Who, command: &Command) -> Command {
     outer
 }
 
+/// Packets that take lanes are RDMA traffic as those that take sockets.
 #[test]
 fn the_summary_covers_a_program_and_its_children() {
     let test = "the_summary_covers_a_program_and_its_children";
@@ -61,19 +62,25 @@ fn the_summary_covers_a_program_and_its_children() {
         return;
     }
     for who in Who::with_namespaces(test) {
-        let mut command = run(who, &["--summary", "--require-traffic"]);
-        command.args(["sh", "-c", WRITE_BW]);
-        let output = in_a_network(who, &command).output().expect("it starts");
-        let told = text(&output.stderr);
-        assert!(output.status.success(), "{who:?}: {told}");
-        let parts = [
-            "sh: 2 processes opened devices",
-            "2 QPs, 2 of them connected to a peer",
-            // 100 messages of 64 KiB, and five to warm up.
-            "MB sent and 6.",
-        ];
-        for part in parts {
-            assert!(told.contains(part), "{who:?}: {told}");
+        for (lanes, shares_memory) in [("auto", true), ("off", false)] {
+            let mut command = run(who, &["--summary", "--require-traffic"]);
+            command.args(["sh", "-c", WRITE_BW]);
+            let mut command = in_a_network(who, &command);
+            let output = command.env("ROCE_LOCAL", lanes).output();
+            let output = output.expect("it starts");
+            let told = text(&output.stderr);
+            assert!(output.status.success(), "{who:?}: {told}");
+            let parts = [
+                "sh: 2 processes opened devices",
+                "2 QPs, 2 of them connected to a peer",
+                // 100 messages of 64 KiB, and five to warm up.
+                "MB sent and 6.",
+            ];
+            for part in parts {
+                assert!(told.contains(part), "{who:?}: {told}");
+            }
+            let by_lane = told.contains("MB received, all in shared memory");
+            assert_eq!(by_lane, shares_memory, "{who:?}: {told}");
         }
     }
 }

@@ -747,6 +747,10 @@ impl Layer for Lanes {
         fds
     }
 
+    fn lane_packets(&self) -> u64 {
+        self.counters.tx_packets + self.counters.rx_packets
+    }
+
     fn each_counter(&self) -> Vec<(&'static str, u64)> {
         let of = &self.counters;
         vec![

@@ -95,8 +95,8 @@ impl Observer for Explainer {
 }
 
 impl Tally for DeviceCount {
-    fn on_turn(&mut self, counters: &Counters) {
-        self.note(counters);
+    fn on_turn(&mut self, counters: &Counters, lane_packets: u64) {
+        self.note(counters, lane_packets);
     }
 
     fn on_ready_qp(&self, has_one_peer: bool) {

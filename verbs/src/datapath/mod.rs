@@ -12,7 +12,7 @@ mod xdp;
 
 pub(crate) use choose::{open, placeholder};
 pub(crate) use port::{DatapathPort, DevicePort, Layers};
-pub use roce_port::{PortError, PortQueue as XdpQueue};
+pub use roce_port::{NotAccepted, PortError, PortQueue as XdpQueue};
 pub use roce_udp::UdpSplice;
 
 use std::num::NonZeroU32;

@@ -27,7 +27,7 @@ pub(crate) struct Observed<'a> {
 /// Counts what an open device does.
 pub(crate) trait Tally: Send {
     /// Called after each turn of the NIC, so that nothing is lost if the process crashes.
-    fn on_turn(&mut self, counters: &Counters);
+    fn on_turn(&mut self, counters: &Counters, lane_packets: u64);
 
     /// Called for each QP that becomes ready to receive.
     fn on_ready_qp(&self, has_one_peer: bool);

@@ -3,6 +3,7 @@
 //! ```text
 //! title
 //! devices, at most six if there are many QPs
+//! why some of them use no lane
 //!
 //! QPs: what room there is
 //!
@@ -12,6 +13,8 @@
 use super::format::{plain, short, time};
 use super::rates::{DeviceId, DeviceRates, Drops, QpRates, Rates};
 use super::screen::{Line, Screen, Style};
+use crate::lanes::refusals;
+use crate::words::counted;
 use roce_verbs::why::Cause;
 use std::collections::BTreeMap;
 
@@ -22,6 +25,9 @@ pub(crate) const ROWS: usize = 24;
 /// The rows that devices and drops may have, without their headings, even if QPs need the room.
 const DEVICES: usize = 6;
 const DROPS: usize = 5;
+
+/// The most rows for notes about devices.
+const NOTES: usize = 2;
 
 /// The parameters of the view.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +53,9 @@ pub(crate) fn draw(rates: &Rates, view: &View) -> Screen {
     let numbers = number_devices(rates);
     let (devices, qps, drops) = row_budgets(rates, view.rows);
     draw_devices(&mut screen, rates, &numbers, devices);
+    for note in notes(rates).into_iter().take(note_rows(rates, view.rows)) {
+        screen.push(Line::new(Style::Plain, note));
+    }
     screen.push(Line::default());
     draw_qps(&mut screen, rates, &numbers, view.skip, qps);
     if drops > 0 {
@@ -109,7 +118,7 @@ fn row_budgets(rates: &Rates, rows: Option<usize>) -> (usize, usize, usize) {
         return (devices, qps, drops);
     };
     // The title, two headings, and an empty line.
-    let left = rows.saturating_sub(4);
+    let left = rows.saturating_sub(4 + note_rows(rates, Some(rows)));
     // At least four rows are for devices and QPs.
     let drops = drops.min(DROPS.max(left / 5));
     let drops = drops.min(left.saturating_sub(2 + 4));
@@ -118,6 +127,31 @@ fn row_budgets(rates: &Rates, rows: Option<usize>) -> (usize, usize, usize) {
     let most = DEVICES.max(left / 3).max(left.saturating_sub(qps));
     let devices = devices.min(most).min(left);
     (devices, left - devices, drops)
+}
+
+/// The number of rows for notes.
+fn note_rows(rates: &Rates, rows: Option<usize>) -> usize {
+    let most = match rows {
+        None => usize::MAX,
+        Some(ROWS..) => NOTES,
+        Some(_) => 0,
+    };
+    notes(rates).len().min(most)
+}
+
+/// Why packets on this host go through sockets, where they could take a lane.
+fn notes(rates: &Rates) -> Vec<String> {
+    let numbers = number_devices(rates);
+    let of_each = rates.devices.iter().flat_map(|device| {
+        let number = numbers.get(&device.device_id).copied().unwrap_or(0);
+        let refusals = refusals(|name| device.port.get(name).copied());
+        refusals.into_iter().map(move |(why, devices)| {
+            let devices = counted(devices, "device");
+            let why = why.explain();
+            format!("{number:>2} no lane to {devices} here: {why}")
+        })
+    });
+    of_each.collect()
 }
 
 /// The most QPs that can be skipped on a terminal with `rows` rows.
@@ -136,7 +170,7 @@ fn draw_devices(
     screen.push(Line::new(
         Style::Head,
         format!(
-            " #     PID COMMAND   {:<wide$} VIA   QPS TX b/s TX p/s RX b/s RX p/s  RETX  DROP",
+            " #     PID COMMAND  {:<wide$} VIA    QPS TX b/s TX p/s RX b/s RX p/s  RETX  DROP",
             "DEVICE"
         ),
     ));
@@ -157,12 +191,12 @@ fn device_line(device: &DeviceRates, numbers: &BTreeMap<&DeviceId, usize>, wide:
     let mut line = Line::new(
         Style::Plain,
         format!(
-            "{:>2} {:>7} {:<9} {:<wide$} {:<3} {:>5} {:>6} {:>6} {:>6} {:>6} ",
+            "{:>2} {:>7} {:<8} {:<wide$} {:<4} {:>5} {:>6} {:>6} {:>6} {:>6} ",
             numbers.get(&device.device_id).copied().unwrap_or(0),
             device.device_id.pid,
-            plain(&device.command, 9),
+            plain(&device.command, 8),
             plain(&device.device_id.device, wide),
-            plain(&device.datapath, 3),
+            plain(&device.via, 4),
             short(device.qps as f64),
             short(flow.tx_bits_per_second),
             short(flow.tx_packets_per_second),

@@ -168,9 +168,9 @@ fn a_screen_of_80x24() {
         lines[..4],
         [
             "roce top  2 processes  2 devices  40 QPs  every 1 s  q: quit",
-            " #     PID COMMAND   DEVICE    VIA   QPS TX b/s TX p/s RX b/s RX p/s  RETX  DROP",
-            " 1 4000000 a_progra~ roce_enp~ udp    20  10.0G  1.23M      0      0     0 20.0k",
-            " 2 4000001 a_progra~ roce_enp~ udp    20  10.0G  1.23M      0      0     0 20.0k",
+            " #     PID COMMAND  DEVICE    VIA    QPS TX b/s TX p/s RX b/s RX p/s  RETX  DROP",
+            " 1 4000000 a_progr~ roce_enp~ udp     20  10.0G  1.23M      0      0     0 20.0k",
+            " 2 4000001 a_progr~ roce_enp~ udp     20  10.0G  1.23M      0      0     0 20.0k",
         ]
     );
     assert_eq!(
@@ -272,4 +272,30 @@ fn the_picture_is_the_screen() {
     assert!(picture.contains(">&lt;script&gt;</text>") && !picture.contains("<script"));
     let words = screen.text().split_whitespace().count();
     assert_eq!(picture.matches("</text>").count(), words);
+}
+
+/// A device's packets take lanes or its datapath, whichever most of them take now, and the reasons
+/// against lanes are notes.
+#[test]
+fn lanes_are_shown() {
+    let lanes = |tx_lane_packets, seconds| {
+        let mut all = processes(1, 1, seconds, 1);
+        all.snapshots[0].devices[0].port = counters(&[
+            ("tx_packets", 1000 + tx_lane_packets),
+            ("tx_lane_packets", tx_lane_packets),
+            ("lanes_silent", 2),
+        ]);
+        all
+    };
+    for (before, now, via) in [(0, 5, " lane "), (5, 5, " udp "), (2000, 2000, " lane ")] {
+        let rates = between(&lanes(before, 10.0), &lanes(now, 12.0));
+        let text = draw(&rates, &view(80, 24)).text();
+        assert!(
+            text.lines().nth(2).is_some_and(|line| line.contains(via)),
+            "{text}"
+        );
+        let note = " 1 no lane to 2 devices here: the other process did not answer in time";
+        assert!(text.contains(note), "{text}");
+        assert!(!draw(&rates, &view(80, 12)).text().contains("no lane"));
+    }
 }

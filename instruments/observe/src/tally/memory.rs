@@ -16,15 +16,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// are counted when they are closed.
 pub(super) const SLOTS: usize = 2000;
 
-/// The magic number `roce-ta2`, for this layout.
-const MAGIC: u64 = u64::from_ne_bytes(*b"roce-ta2");
+/// The magic number `roce-ta3`, for this layout.
+const MAGIC: u64 = u64::from_ne_bytes(*b"roce-ta3");
 
 /// The lowest number for the descriptor. Shells and programs do not use such high descriptors by
 /// number.
 const MIN_DESCRIPTOR: i32 = 600;
 
-/// Payload bytes that were sent and received, and packets.
-pub(super) type Traffic = [AtomicU64; 3];
+/// Payload bytes that were sent and received, packets, and those of them that took lanes.
+pub(super) type Traffic = [AtomicU64; 4];
 
 /// The layout of the memory. Every bit pattern is valid, whatever other processes write.
 #[repr(C)]

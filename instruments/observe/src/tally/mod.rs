@@ -38,6 +38,8 @@ pub struct Totals {
     /// Packets sent and received by QPs. Management datagrams, which make and end connections, do
     /// not count.
     pub packets: u64,
+    /// Those of them that took lanes.
+    pub lane_packets: u64,
 }
 
 impl Totals {
@@ -94,7 +96,7 @@ impl Tally {
 
 fn totals(memory: &Memory) -> Totals {
     let page = memory.page();
-    let mut traffic = [0_u64; 3];
+    let mut traffic = [0_u64; 4];
     let open = page.slots.iter().map(|slot| &slot.traffic);
     // The closed devices come first: a device that closes meanwhile may be missing, but does not
     // count twice.
@@ -103,7 +105,7 @@ fn totals(memory: &Memory) -> Totals {
             *total = total.wrapping_add(count.load(Relaxed));
         }
     }
-    let [tx_bytes, rx_bytes, packets] = traffic;
+    let [tx_bytes, rx_bytes, packets, lane_packets] = traffic;
     Totals {
         processes: page.processes.load(Relaxed),
         devices_opened: page.devices_opened.load(Relaxed),
@@ -113,6 +115,7 @@ fn totals(memory: &Memory) -> Totals {
         tx_bytes,
         rx_bytes,
         packets,
+        lane_packets,
     }
 }
 
@@ -144,8 +147,8 @@ pub struct DeviceCount {
     /// The slot for this device's bytes while it is open; `None` if all slots are in use.
     slot: Option<usize>,
     process: u32,
-    /// Payload bytes that were sent and received, and packets.
-    traffic: [u64; 3],
+    /// Payload bytes that were sent and received, packets, and those of them that took lanes.
+    traffic: [u64; 4],
 }
 
 /// Counts that this process has listed devices, if the environment asks for it.
@@ -174,21 +177,26 @@ pub fn open() -> Option<Box<DeviceCount>> {
         memory,
         slot: (0..SLOTS).find(is_free),
         process,
-        traffic: [0; 3],
+        traffic: [0; 4],
     }))
 }
 
 impl DeviceCount {
-    /// Records what the NIC has sent and received, from its counters.
-    pub fn note(&mut self, counters: &Counters) {
+    /// Records what the NIC has sent and received, from its counters, and how many of the packets took
+    /// lanes.
+    pub fn note(&mut self, counters: &Counters, lane_packets: u64) {
         let all = counters.stat(Stat::TxPackets) + counters.stat(Stat::RxPackets);
         let mads = counters.stat(Stat::TxMads) + counters.stat(Stat::RxMads);
         let bytes = (counters.stat(Stat::TxBytes), counters.stat(Stat::RxBytes));
-        self.note_traffic(all.saturating_sub(mads), bytes);
+        self.note_traffic([all.saturating_sub(mads), lane_packets], bytes);
     }
 
-    fn note_traffic(&mut self, packets: u64, (tx_bytes, rx_bytes): (u64, u64)) {
-        self.traffic = [tx_bytes, rx_bytes, packets];
+    fn note_traffic(
+        &mut self,
+        [packets, lane_packets]: [u64; 2],
+        (tx_bytes, rx_bytes): (u64, u64),
+    ) {
+        self.traffic = [tx_bytes, rx_bytes, packets, lane_packets];
         if let Some(slot) = self.slot {
             let shared = &self.memory.page().slots[slot].traffic;
             for (shared, count) in shared.iter().zip(self.traffic) {

@@ -16,7 +16,7 @@ fn count_in(tally: &Tally) -> DeviceCount {
         memory,
         slot,
         process: std::process::id(),
-        traffic: [0; 3],
+        traffic: [0; 4],
     }
 }
 
@@ -26,8 +26,8 @@ fn bytes_count_while_a_device_is_open_and_afterwards() {
     assert_eq!(tally.totals(), Totals::default());
     let mut first = count_in(&tally);
     let mut second = count_in(&tally);
-    first.note_traffic(1, (5, 0));
-    second.note_traffic(2, (0, 7));
+    first.note_traffic([1, 0], (5, 0));
+    second.note_traffic([2, 1], (0, 7));
     second.note_qp(true);
     second.note_qp(false);
     let expected = Totals {
@@ -36,6 +36,7 @@ fn bytes_count_while_a_device_is_open_and_afterwards() {
         tx_bytes: 5,
         rx_bytes: 7,
         packets: 3,
+        lane_packets: 1,
         ..Totals::default()
     };
     assert_eq!(tally.totals(), expected);
@@ -44,7 +45,7 @@ fn bytes_count_while_a_device_is_open_and_afterwards() {
     // Its slot is reused.
     let mut third = count_in(&tally);
     assert_eq!(third.slot, Some(1));
-    third.note_traffic(1, (1, 0));
+    third.note_traffic([1, 0], (1, 0));
     assert_eq!(tally.totals().tx_bytes, 6);
     // A process that is killed runs no destructors.
     std::mem::forget((first, third));
@@ -73,7 +74,7 @@ fn management_datagrams_are_no_traffic() {
     let mut port = MemoryPort::new(MemoryIp::V4Numbered, 4200);
     nic.transmit(Instant::ZERO, &mut port);
     assert_eq!(nic.counters().stat(Stat::TxPackets), 1);
-    count.note(nic.counters());
+    count.note(nic.counters(), 0);
     assert_eq!(tally.totals(), Totals::default());
 }
 
@@ -81,7 +82,7 @@ fn management_datagrams_are_no_traffic() {
 #[test]
 fn packets_without_payload_are_traffic() {
     let tally = Tally::new().expect("made");
-    count_in(&tally).note_traffic(1, (0, 0));
+    count_in(&tally).note_traffic([1, 0], (0, 0));
     assert!(tally.totals().has_traffic());
 }
 
@@ -89,14 +90,14 @@ fn packets_without_payload_are_traffic() {
 fn a_forked_copy_of_a_count_adds_nothing() {
     let tally = Tally::new().expect("made");
     let mut count = count_in(&tally);
-    count.note_traffic(1, (5, 0));
+    count.note_traffic([1, 0], (5, 0));
     let copy = DeviceCount {
         process: count.process + 1,
         ..count
     };
     drop(copy);
     // The parent counts on, in its slot.
-    count.note_traffic(1, (6, 0));
+    count.note_traffic([1, 0], (6, 0));
     assert_eq!(tally.totals().tx_bytes, 6);
     let next = count_in(&tally);
     assert_eq!((count.slot, next.slot), (Some(0), Some(1)));
@@ -124,7 +125,7 @@ fn memory_that_can_be_truncated_is_refused() {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let mut file = std::fs::File::from(memfd_create(c"test", flags).expect("a memfd"));
         let mut page = vec![0; size_of::<memory::Page>()];
-        page[..8].copy_from_slice(b"roce-ta2");
+        page[..8].copy_from_slice(b"roce-ta3");
         file.write_all(&page).expect("written");
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).expect("sealed");
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());

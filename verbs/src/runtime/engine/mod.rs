@@ -217,7 +217,7 @@ impl Engine {
     fn write_tally(&mut self) {
         if let Some(tally) = &mut self.tally {
             cold_path();
-            tally.on_turn(self.nic.counters());
+            tally.on_turn(self.nic.counters(), self.port.lane_packets());
         }
     }
 

@@ -4,7 +4,7 @@ use super::{Finding, Meaning};
 
 /// A counter of packets that were not sent, and what it means.
 struct Refusal {
-    /// The counters' names: those of UDP sockets, of AF_XDP, and of the fault layer.
+    /// The counters' names: those of UDP sockets, of AF_XDP, of lanes, and of the fault layer.
     counters: &'static [&'static str],
     /// The fate of these packets.
     fact: &'static str,
@@ -91,6 +91,14 @@ const REFUSALS: &[Refusal] = &[
         meaning: Meaning {
             likely: "the interface was down",
             advice: "look at `ip link`, and at the kernel's log",
+        },
+    },
+    Refusal {
+        counters: &["tx_lane_stalled"],
+        fact: "a process on this host did not take them out of the shared memory for a tenth of a second",
+        meaning: Meaning {
+            likely: "the peer's process is stopped, or gets no processor",
+            advice: "look at its state (`ps -o stat`), and leave it a processor",
         },
     },
     Refusal {
