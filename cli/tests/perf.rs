@@ -14,6 +14,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Without an option, packets take both ways by turns.
 #[test]
 fn two_processes_move_data_with_every_operation() {
     let output = roce(&[
@@ -30,7 +31,25 @@ fn two_processes_move_data_with_every_operation() {
     ]);
     assert!(output.status.success(), "{}", stderr(&output));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let rows = json["rows"].as_array().expect("rows");
+    let ways = json["ways"].as_array().expect("ways");
+    for (way, over) in ways.iter().zip(["lane", "sockets"]) {
+        assert_eq!(way["seed"], 5);
+        let counters = &way["port_counters"];
+        let (all, by_lane) = (&counters["tx_packets"], &counters["tx_lane_packets"]);
+        match over {
+            "lane" => assert_eq!(by_lane, all, "{way}"),
+            _ => assert_eq!(
+                (by_lane.as_u64(), all.as_u64() > Some(0)),
+                (None, true),
+                "{way}"
+            ),
+        }
+        check_rows(way["rows"].as_array().expect("rows"), over);
+    }
+    assert_eq!(ways.len(), 2);
+}
+
+fn check_rows(rows: &[serde_json::Value], over: &str) {
     let of = |op: &str| -> Vec<u64> {
         let rows = rows.iter().filter(|row| row["op"] == op);
         rows.filter_map(|row| row["size_bytes"].as_u64()).collect()
@@ -42,6 +61,7 @@ fn two_processes_move_data_with_every_operation() {
         assert_eq!(of(op), [8], "{op}");
     }
     for row in rows {
+        assert_eq!(row["over"], over, "{row}");
         for figure in ["bits_per_second", "messages_per_second", "latency_p50_us"] {
             assert!(row[figure].as_f64() > Some(0.0), "{figure} of {row}");
         }
@@ -53,7 +73,6 @@ fn two_processes_move_data_with_every_operation() {
         let least = 4 * row["size_bytes"].as_u64().expect("a size");
         assert!(row["verified_bytes"].as_u64() >= Some(least), "{row}");
     }
-    assert_eq!(json["seed"], 5);
 }
 
 /// Server and client share UDP port 4791.
@@ -100,6 +119,8 @@ fn both_ends_may_be_at_one_address() {
 fn what_the_network_did_is_shown() {
     let options = [
         "perf",
+        "--over",
+        "sockets",
         "--op",
         "send",
         "--size",
@@ -156,9 +177,54 @@ fn the_table_has_a_line_for_each_case() {
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("path MTU 256"), "{text}");
-    for line in ["operation", "WRITE ", "FETCH_ADD "] {
-        assert_eq!(text.matches(line).count(), 1, "{text}");
+    assert!(
+        text.contains("RC over a lane (shared memory) and UDP sockets"),
+        "{text}"
+    );
+    for (line, count) in [
+        ("operation", 1),
+        ("WRITE ", 2),
+        ("FETCH_ADD ", 2),
+        (" lane   ", 2),
+        (" sockets ", 2),
+    ] {
+        assert_eq!(text.matches(line).count(), count, "{line}: {text}");
     }
+    assert_eq!(text.lines().nth(1).map(str::len), Some(80), "{text}");
+}
+
+/// `--over` picks a way, and says why it can't be had.
+#[test]
+fn a_way_can_be_picked() {
+    let short = [
+        "--size",
+        "64",
+        "--op",
+        "write",
+        "--duration",
+        "5",
+        "-n",
+        "10",
+    ];
+    let over = |way: &str, lanes: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
+        command.args(["perf", "--json", "--over", way]).args(short);
+        command
+            .env("ROCE_LOCAL", lanes)
+            .output()
+            .expect("it starts")
+    };
+    for (way, lanes) in [("lane", "auto"), ("sockets", "auto"), ("sockets", "off")] {
+        let output = over(way, lanes);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let rows = json["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), 1, "{json}");
+        assert_eq!(rows[0]["over"], way, "{json}");
+    }
+    let refused = over("lane", "off");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(stderr(&refused).contains("ROCE_LOCAL=off"), "{refused:?}");
 }
 
 /// With `--signal-every`, one completion stands for several messages, and the bytes of each are

@@ -1,9 +1,11 @@
 //! Arguments, and their limits.
 
+use super::datapath::Way;
 use super::op::Op;
 use crate::error::Error;
 use clap::Args;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// The sizes to measure by default, in bytes.
 const DEFAULT_SIZES: [usize; 7] = [2, 8, 64, 512, 4096, 65536, 1 << 20];
@@ -14,15 +16,21 @@ pub(super) const MAX_SIZE: usize = 64 << 20;
 /// The most requests to post at a time.
 pub(super) const BATCH: usize = 64;
 
+/// The time of each bandwidth measurement by default, for all ways together.
+const DURATION: Duration = Duration::from_millis(300);
+
 /// Measure bandwidth, message rate and latency of every RC operation
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  roce perf                                two processes on this machine, over loopback
+  roce perf                                two processes on this machine, by each way
   roce perf --op write --size 65536        one operation, one size
   roce perf --server 10.0.0.1              on one host: serve at this address …
   roce perf 10.0.0.1                       … on the other: measure against it
   roce perf --json > result.json           the same figures as JSON
+
+On one machine, packets between two processes of one user take a lane, which is memory that both
+share. Without an address, sockets are measured too, by turns: packets to other machines take them.
 
 Bandwidth is measured with --depth messages outstanding, for --duration. Latency is half of the
 round trip for SEND and WRITE (each side answers as soon as it sees the other's bytes) and the
@@ -50,11 +58,18 @@ pub struct PerfArgs {
     #[arg(long, short = 's', value_delimiter = ',', value_name = "BYTES")]
     pub size: Vec<usize>,
 
-    /// Duration of each bandwidth measurement, in milliseconds
-    #[arg(long, default_value_t = 300, value_name = "MS")]
-    pub duration: u64,
+    /// The way of packets between two processes on this machine [default: without an address, both
+    /// by turns; with one, lane if there is one]
+    #[arg(long, value_enum, value_name = "WAY", conflicts_with = "server")]
+    pub over: Option<Way>,
 
-    /// Round trips in each latency measurement [default: 2000, or as many as 0.2 seconds allow]
+    /// Duration of each bandwidth measurement, in milliseconds [default: 300, or 150 for each of
+    /// two ways]
+    #[arg(long, value_name = "MS")]
+    pub duration: Option<u64>,
+
+    /// Round trips in each latency measurement [default: 2000, or as many as 0.2 seconds allow, for
+    /// all ways together]
     #[arg(long, short = 'n', value_name = "N")]
     pub iterations: Option<u32>,
 
@@ -122,6 +137,14 @@ impl PerfArgs {
         }
     }
 
+    /// The duration of each bandwidth measurement, if there are so many ways.
+    pub(super) fn duration_of_each(&self, ways: u32) -> Duration {
+        match self.duration {
+            Some(ms) => Duration::from_millis(ms),
+            None => DURATION / ways,
+        }
+    }
+
     /// Checks the constraints that clap can't.
     pub(super) fn check(&self) -> Result<(), Error> {
         let usage = |message: String| Err(Error::usage(message));
@@ -135,7 +158,7 @@ impl PerfArgs {
         let iterations = self.iterations.unwrap_or(1).into();
         let others = [
             ("depth", self.depth as u64, 1024, ""),
-            ("duration", self.duration, 600_000, " ms"),
+            ("duration", self.duration.unwrap_or(1), 600_000, " ms"),
             ("iterations", iterations, 100_000_000, ""),
         ];
         for (name, value, most, unit) in sizes.chain(others) {

@@ -3,7 +3,7 @@
 use super::args::PerfArgs;
 use super::bandwidth::{self, Measured, StopAfter};
 use super::control::{Control, Hello, Kind, Phase, Reply, Request, VERSION};
-use super::datapath::DatapathReport;
+use super::datapath::{DatapathReport, Way};
 use super::end::{End, PEER_TIMEOUT};
 use super::latency::{self, Latencies};
 use super::network::Network;
@@ -30,17 +30,18 @@ const ROUND_TRIPS: u32 = 2000;
 /// The round trips that are measured to estimate how many fit in [`LATENCY_TIME`].
 const FIRST_ROUND_TRIPS: u32 = 50;
 
-/// The time for the latency measurement of one operation and size, unless the user asks for a
-/// number of round trips.
+/// The time for the latency measurement of one operation and size by all ways, unless the user asks
+/// for a number of round trips.
 const LATENCY_TIME: Duration = Duration::from_millis(200);
 
-/// Measures against the server at `host`. Prints the rows of the table as they are measured.
+/// Measures against the server at `host`. Prints the rows of the table as they are measured. `bind` is the
+/// local address if both ends are on this machine. Returns a report for each way of packets.
 pub(super) fn run(
     args: &PerfArgs,
     host: &str,
     port: u16,
     bind: Option<IpAddr>,
-) -> Result<Report, Error> {
+) -> Result<Vec<Report>, Error> {
     let server = resolve(host, port)?;
     if server.ip().is_loopback() && is_loopback_down() {
         let what = format!(
@@ -56,6 +57,10 @@ pub(super) fn run(
         None => route_to(server)?,
     };
     let mut client = Client::connect(args, local, stream)?;
+    // Packets to other machines take sockets, so their figures are of interest, too.
+    if bind.is_some() && args.over.is_none() && client.ends[0].end.why_no_lane.is_none() {
+        client.open(args, true)?;
+    }
     client.measure_all(args)
 }
 
@@ -117,22 +122,54 @@ fn route_to(server: SocketAddr) -> Result<IpAddr, Error> {
 
 struct Client {
     control: Control,
-    end: End,
-    peer: Hello,
+    ends: Vec<Connected>,
     local: IpAddr,
     first_seed: u64,
     seed: u64,
     in_step: bool,
 }
 
+/// An end, and the server's for it.
+struct Connected {
+    end: End,
+    peer: Hello,
+    rows: Vec<Row>,
+    preemptions: u64,
+}
+
 impl Client {
     fn connect(args: &PerfArgs, local: IpAddr, stream: TcpStream) -> Result<Self, Error> {
-        let mut control = Control::new(stream, 3 * PEER_TIMEOUT)?;
+        let seed = match args.seed {
+            Some(seed) => seed,
+            None => draw_seed()?,
+        };
+        let mut client = Self {
+            control: Control::new(stream, 3 * PEER_TIMEOUT)?,
+            ends: Vec::new(),
+            local,
+            first_seed: seed,
+            seed,
+            in_step: args.in_step,
+        };
+        client.open(args, args.over == Some(Way::Sockets))?;
+        match &client.ends[0].end.why_no_lane {
+            Some(why) if args.over == Some(Way::Lane) => {
+                Err(Error::usage(format_args!("--over lane: {why}")))
+            }
+            _ => Ok(client),
+        }
+    }
+
+    /// Opens an end, and the server's for it.
+    fn open(&mut self, args: &PerfArgs, sockets_only: bool) -> Result<(), Error> {
         let largest = args.sizes().into_iter().max().unwrap_or(8).max(8);
         let buffer_len = (2 * pattern::stride(largest)).max(BUFFER);
-        let end = End::open(args, local, buffer_len, args.depth)?;
-        control.send(&end.hello()?)?;
-        let peer: Hello = control.expect()?;
+        let end = End::open(args, self.local, buffer_len, args.depth, sockets_only)?;
+        match self.ends.is_empty() {
+            true => self.control.send(&end.hello()?)?,
+            false => self.control.send(&Request::Open(end.hello()?))?,
+        }
+        let peer: Hello = self.control.expect()?;
         if peer.version != VERSION {
             return Err(Error::new(format_args!(
                 "the server has version {}, this is {VERSION}",
@@ -148,22 +185,16 @@ impl Client {
                 peer.path_mtu, peer.path_mtu
             )));
         }
-        let seed = match args.seed {
-            Some(seed) => seed,
-            None => draw_seed()?,
-        };
-        Ok(Self {
-            control,
+        self.ends.push(Connected {
             end,
             peer,
-            local,
-            first_seed: seed,
-            seed,
-            in_step: args.in_step,
-        })
+            rows: Vec::new(),
+            preemptions: 0,
+        });
+        Ok(())
     }
 
-    fn measure_all(&mut self, args: &PerfArgs) -> Result<Report, Error> {
+    fn measure_all(&mut self, args: &PerfArgs) -> Result<Vec<Report>, Error> {
         let mut cases = Vec::new();
         for op in args.ops() {
             let sizes = if op.is_atomic() {
@@ -173,44 +204,51 @@ impl Client {
             };
             cases.extend(sizes.into_iter().map(|size| (op, size)));
         }
-        let progress = bar(cases.len() as u64, "{msg:<20} {wide_bar} {pos}/{len}");
-        let mut rows = Vec::new();
+        let steps = cases.len() * self.ends.len();
+        let progress = bar(steps as u64, "{msg:<20} {wide_bar} {pos}/{len}");
+        let Connected { end, peer, .. } = &self.ends[0];
         let parameters = Parameters {
             local: self.local.to_string(),
-            remote: self.peer_address(),
-            path_mtu: self.end.negotiated_mtu(&self.peer)?.bytes(),
+            remote: roce_verbs::device::Gid(peer.gid).ip().to_string(),
+            path_mtu: end.negotiated_mtu(peer)?.bytes(),
             depth: args.depth,
         };
-        let before = preemptions();
+        let mut is_first = true;
         for (op, size) in cases {
-            progress.set_message(format!("{} {size}", op.label()));
-            let row = self.measure(args, op, size)?;
-            let is_first = rows.is_empty();
-            let datapath = is_first.then(|| DatapathReport::of(&self.end.context));
-            progress.suspend(|| report::show_row(args, &parameters, datapath, &row))?;
-            rows.push(row);
-            progress.inc(1);
+            for end in 0..self.ends.len() {
+                progress.set_message(format!("{} {size}", op.label()));
+                let row = self.measure(args, op, size, end)?;
+                let contexts = self.ends.iter().map(|connected| &connected.end.context);
+                let heading = std::mem::take(&mut is_first)
+                    .then(|| contexts.map(DatapathReport::of).collect::<Vec<_>>());
+                progress.suspend(|| report::show_row(args, &parameters, heading, &row))?;
+                self.ends[end].rows.push(row);
+                progress.inc(1);
+            }
         }
         progress.finish_and_clear();
-        Ok(Report {
-            parameters,
-            datapath: DatapathReport::of(&self.end.context),
-            seed: self.first_seed,
-            rows,
-            preemptions: preemptions().saturating_sub(before),
-            network: Network::of(&self.end.context)?,
-        })
+        let reports = std::mem::take(&mut self.ends).into_iter().map(|connected| {
+            let context = &connected.end.context;
+            Ok(Report {
+                parameters: parameters.clone(),
+                datapath: DatapathReport::of(context),
+                seed: self.first_seed,
+                rows: connected.rows,
+                preemptions: connected.preemptions,
+                network: Network::of(context)?,
+            })
+        });
+        reports.collect()
     }
 
-    fn peer_address(&self) -> String {
-        roce_verbs::device::Gid(self.peer.gid).ip().to_string()
-    }
-
-    /// Measures one line of the table.
-    fn measure(&mut self, args: &PerfArgs, op: Op, size: usize) -> Result<Row, Error> {
+    /// Measures one line of the table, with the end of this number.
+    fn measure(&mut self, args: &PerfArgs, op: Op, size: usize, end: usize) -> Result<Row, Error> {
+        let Connected { end: of, .. } = &self.ends[end];
+        let before = DatapathReport::of(&of.context);
+        let preempted = preemptions();
         let slots = args
             .depth
-            .min(self.end.region.len() / pattern::stride(size))
+            .min(of.region.len() / pattern::stride(size))
             .max(1);
         let phase = Phase {
             kind: Kind::Bandwidth,
@@ -221,6 +259,7 @@ impl Client {
             watch_memory: args.watch_memory,
             signal_every: args.signal_every,
             seed: 0,
+            end,
         };
         let mut verified = 0;
         for _ in 0..CHECK_ROUNDS {
@@ -234,12 +273,20 @@ impl Client {
             seed: self.next_seed(),
             ..phase
         };
-        let duration = Duration::from_millis(args.duration);
+        let duration = args.duration_of_each(self.ways());
         let (measured, bytes) = self.bandwidth(timed, StopAfter::Elapsed(duration))?;
         verified += bytes;
 
         let latencies = self.latency(args, phase)?;
-        Ok(Row::new(op, size, measured, &latencies, verified))
+        let connected = &mut self.ends[end];
+        connected.preemptions += preemptions().saturating_sub(preempted);
+        let way = DatapathReport::of(&connected.end.context).way_since(&before);
+        Ok(Row::new(op, size, way, measured, &latencies, verified))
+    }
+
+    /// The number of ways that are measured.
+    fn ways(&self) -> u32 {
+        self.ends.len().max(1) as u32
     }
 
     /// Measures latency: first a few round trips, to estimate how many more fit in the time. On a
@@ -258,9 +305,11 @@ impl Client {
                 ..phase
             };
             // Clear the buffer, so that stale bytes do not pass for the first reply.
-            pattern::clear(&self.end.region, latency.slots, latency.size)?;
+            let region = &self.ends[phase.end].end.region;
+            pattern::clear(region, latency.slots, latency.size)?;
             self.prepare(latency)?;
-            let some = latency::client(&self.end, latency, self.peer.remote())?;
+            let Connected { end, peer, .. } = &self.ends[phase.end];
+            let some = latency::client(end, latency, peer.remote())?;
             self.finish(latency, u64::from(latency.iterations))?;
             let taken = match all.take() {
                 None => some,
@@ -268,7 +317,7 @@ impl Client {
             };
             done += batch;
             let each = start.elapsed() / done;
-            let left = LATENCY_TIME.saturating_sub(start.elapsed());
+            let left = (LATENCY_TIME / self.ways()).saturating_sub(start.elapsed());
             let fit = left.as_nanos() / each.as_nanos().max(1);
             batch = u32::try_from(fit).unwrap_or(u32::MAX).min(wanted - done);
             if batch == 0 {
@@ -280,18 +329,18 @@ impl Client {
 
     /// Runs a bandwidth phase. Returns the result and the number of bytes compared.
     fn bandwidth(&mut self, phase: Phase, stop_after: StopAfter) -> Result<(Measured, u64), Error> {
+        let region = &self.ends[phase.end].end.region;
         match phase.op {
-            Op::Send | Op::Write => {
-                pattern::write(&self.end.region, phase.seed, phase.slots, phase.size)?;
-            }
-            _ => pattern::clear(&self.end.region, phase.slots, phase.size)?,
+            Op::Send | Op::Write => pattern::write(region, phase.seed, phase.slots, phase.size)?,
+            _ => pattern::clear(region, phase.slots, phase.size)?,
         }
         self.prepare(phase)?;
         let in_step = self.in_step && matches!(stop_after, StopAfter::Elapsed(_));
         if in_step {
             wait_for_others("ready")?;
         }
-        let measured = bandwidth::client(&self.end, phase, self.peer.remote(), stop_after)?;
+        let Connected { end, peer, .. } = &self.ends[phase.end];
+        let measured = bandwidth::client(end, phase, peer.remote(), stop_after)?;
         if in_step {
             wait_for_others("measured")?;
         }
@@ -302,18 +351,20 @@ impl Client {
         let slots = phase
             .slots
             .min(usize::try_from(measured.messages).unwrap_or(usize::MAX));
-        let here = pattern::verify(&self.end.region, phase.seed, slots, phase.size);
+        let region = &self.ends[phase.end].end.region;
+        let here = pattern::verify(region, phase.seed, slots, phase.size);
         let here = here.map_err(|what| phase.mismatch(what))?;
         Ok((measured, here))
     }
 
     /// Prepares both sides for a phase.
     fn prepare(&mut self, phase: Phase) -> Result<(), Error> {
-        let own = self.end.replace_qp()?;
-        self.end.context.hand_over();
+        let Connected { end, peer, .. } = &mut self.ends[phase.end];
+        let own = end.replace_qp()?;
+        end.context.hand_over();
         self.control.send(&Request::Prepare(phase, own))?;
         match self.control.expect()? {
-            Reply::Ready(qp) => self.end.connect(&self.peer, qp),
+            Reply::Ready(qp) => end.connect(peer, qp),
             other => Err(unexpected(&phase, other)),
         }
     }
@@ -321,7 +372,7 @@ impl Client {
     /// Ends a phase. Returns the number of bytes that the server compared.
     fn finish(&mut self, phase: Phase, messages: u64) -> Result<u64, Error> {
         // The server may still wait for acknowledgements, which this thread sends no more.
-        self.end.context.hand_over();
+        self.ends[phase.end].end.context.hand_over();
         self.control.send(&Request::Finish { messages })?;
         match self.control.expect()? {
             Reply::Right { bytes } => Ok(bytes),

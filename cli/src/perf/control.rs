@@ -15,9 +15,9 @@ use std::time::Duration;
 const MAX_LINE: u64 = 64 << 10;
 
 /// The version of the protocol; both sides must have the same.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
-/// The first message of each side.
+/// The first message of each side, and the first of each further end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) version: u32,
@@ -31,6 +31,8 @@ pub(super) struct Hello {
     /// and the server repeats them.
     pub(super) buffer_len: usize,
     pub(super) depth: usize,
+    /// Whether packets take no lane. The client chooses it.
+    pub(super) sockets_only: bool,
 }
 
 impl Hello {
@@ -75,6 +77,8 @@ pub(super) struct Phase {
     /// One SEND or WRITE in this many asks for a completion.
     pub(super) signal_every: u32,
     pub(super) seed: u64,
+    /// The end that measures: 0 for the first that was opened.
+    pub(super) end: usize,
 }
 
 impl Phase {
@@ -95,8 +99,10 @@ pub(super) enum Kind {
 }
 
 /// Requests from client to server.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Request {
+    /// Open another end, whose packets take another way.
+    Open(Hello),
     /// Prepare for this phase, and connect to this QP.
     Prepare(Phase, PeerQp),
     /// The phase is over, with this many messages sent. Check what arrived.

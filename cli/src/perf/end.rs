@@ -4,8 +4,10 @@ use super::args::PerfArgs;
 use super::control::{Hello, PeerQp, VERSION};
 use super::pattern;
 use crate::error::Error;
+use roce_verbs::datapath::DatapathKind;
 use roce_verbs::device::RoceVersion;
 use roce_verbs::qp::{PathMtu, QpError};
+use roce_verbs::settings::{OpenOptions, environment_datapath};
 use roce_verbs::{
     Access, Completion, CompletionQueue, ConnectOptions, Context, Device, MemoryRegion,
     ProtectionDomain, QpOptions, QueuePair, RecvRequest, RemoteAddr, WcStatus,
@@ -26,19 +28,32 @@ pub(super) struct End {
     gid_index: u8,
     path_mtu: PathMtu,
     pub(super) depth: usize,
+    sockets_only: bool,
+    /// Why packets can't take a lane.
+    pub(super) why_no_lane: Option<String>,
 }
 
 impl End {
-    /// Opens a QP at `address`, with a buffer of `buffer_len` bytes.
+    /// Opens a QP at `address`, with a buffer of `buffer_len` bytes. With `sockets_only`, its packets take
+    /// no lane.
     pub(super) fn open(
         args: &PerfArgs,
         address: IpAddr,
         buffer_len: usize,
         depth: usize,
+        sockets_only: bool,
     ) -> Result<Self, Error> {
         let device = Device::with_address(address)?;
         let path_mtu = path_mtu(args.mtu, &device)?;
-        let context = device.open()?;
+        let mut datapath = environment_datapath()?;
+        datapath.sockets_only |= sockets_only;
+        let options = OpenOptions::from_env()?.datapath(datapath);
+        let context = options.open(&device)?;
+        let predicted = device.datapath(&datapath).map(|predicted| predicted.kind);
+        let why_no_lane = match predicted {
+            Ok(DatapathKind::Udp { why_no_lanes, .. }) => why_no_lanes,
+            _ => Some("packets go over AF_XDP (ROCE_DATAPATH)".to_owned()),
+        };
         if let Some(index) = args.gid_index {
             check_gid_index(index, &context)?;
         }
@@ -68,6 +83,8 @@ impl End {
             gid_index,
             path_mtu,
             depth,
+            sockets_only,
+            why_no_lane,
         })
     }
 
@@ -83,6 +100,7 @@ impl End {
             rkey,
             buffer_len: self.region.len(),
             depth: self.depth,
+            sockets_only: self.sockets_only,
         })
     }
 

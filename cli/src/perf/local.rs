@@ -27,7 +27,7 @@ fn addresses() -> (IpAddr, IpAddr) {
 }
 
 /// Starts a server and measures against it.
-pub(super) fn run(args: &PerfArgs) -> Result<Report, Error> {
+pub(super) fn run(args: &PerfArgs) -> Result<Vec<Report>, Error> {
     let (here, there) = addresses();
     let (_server, port) = start(args, there)?;
     client::run(args, &there.to_string(), port, Some(here))

@@ -29,8 +29,8 @@ pub fn run(args: &PerfArgs) -> Result<ExitCode, Error> {
     args.check()?;
     match &args.address {
         _ if args.server => server::run(args)?,
-        Some(host) => report::print(args, &client::run(args, host, args.port, None)?)?,
-        None => report::print(args, &local::run(args)?)?,
+        Some(host) => report::print(args, client::run(args, host, args.port, None)?)?,
+        None => report::print(args, local::run(args)?)?,
     }
     Ok(ExitCode::SUCCESS)
 }

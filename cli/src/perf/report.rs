@@ -2,7 +2,7 @@
 
 use super::args::PerfArgs;
 use super::bandwidth::Measured;
-use super::datapath::DatapathReport;
+use super::datapath::{DatapathReport, Way};
 use super::latency::Latencies;
 use super::network::Network;
 use super::op::Op;
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 /// The number of preemptions per second of measuring above which the machine counts as busy.
 const BUSY: f64 = 1500.0;
 
-/// The result of a run.
+/// The result of a run by one way of packets.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     #[serde(flatten)]
@@ -46,6 +46,7 @@ pub(super) struct Parameters {
 pub(super) struct Row {
     op: Op,
     size_bytes: usize,
+    over: Way,
     messages: u64,
     seconds: f64,
     bits_per_second: f64,
@@ -60,6 +61,7 @@ impl Row {
     pub(super) fn new(
         op: Op,
         size: usize,
+        over: Way,
         measured: Measured,
         latencies: &Latencies,
         verified: u64,
@@ -70,6 +72,7 @@ impl Row {
         Self {
             op,
             size_bytes: size,
+            over,
             messages: measured.messages,
             seconds,
             bits_per_second: messages_per_second * size as f64 * 8.0,
@@ -82,10 +85,11 @@ impl Row {
     }
 
     /// The row's cells, as [`HEADINGS`] name them.
-    fn cells(&self) -> [String; 8] {
+    fn cells(&self) -> [String; 9] {
         [
             self.op.label().to_owned(),
             self.size_bytes.to_string(),
+            self.over.name().to_owned(),
             format!("{:.3}", self.bits_per_second / 1e9),
             format!("{:.0}", self.messages_per_second),
             format!("{:.2}", self.latency_p50_us),
@@ -97,23 +101,25 @@ impl Row {
 }
 
 /// Prints a row of the table as soon as it is measured. For the first row, for which the caller
-/// passes `datapath`, prints the table's heading before it. Prints nothing for JSON, which is
+/// passes the `datapaths` of all ways, prints the table's heading before it. Prints nothing for JSON, which is
 /// printed at the end.
 pub(super) fn show_row(
     args: &PerfArgs,
     parameters: &Parameters,
-    datapath: Option<DatapathReport>,
+    datapaths: Option<Vec<DatapathReport>>,
     row: &Row,
 ) -> Result<(), Error> {
     if args.json {
         return Ok(());
     }
     let mut text = String::new();
-    if let Some(datapath) = datapath {
+    if let Some(datapaths) = datapaths {
+        let over: Vec<String> = datapaths.iter().map(DatapathReport::to_string).collect();
         text = format!(
-            "{} -> {}, RC over {datapath}, path MTU {}, {} messages outstanding\n{}\n",
+            "{} -> {}, RC over {}, path MTU {}, {} messages outstanding\n{}\n",
             parameters.local,
             parameters.remote,
+            over.join(" and "),
             parameters.path_mtu,
             parameters.depth,
             line(HEADINGS.map(str::to_owned))
@@ -126,22 +132,39 @@ pub(super) fn show_row(
     ))?)
 }
 
-/// Prints the report in the selected format. The table has been printed before, row by row.
-pub(super) fn print(args: &PerfArgs, report: &Report) -> Result<(), Error> {
+/// The reports of several ways.
+#[derive(Serialize)]
+struct Ways {
+    ways: Vec<Report>,
+}
+
+/// Prints the reports in the selected format. The table has been printed before, row by row.
+pub(super) fn print(args: &PerfArgs, ways: Vec<Report>) -> Result<(), Error> {
     if args.json {
-        return Ok(output::print_line(serde_json::to_string_pretty(report)?)?);
+        let json = match &ways[..] {
+            [only] => serde_json::to_string_pretty(only)?,
+            _ => serde_json::to_string_pretty(&Ways { ways })?,
+        };
+        return Ok(output::print_line(json)?);
     }
-    let mut text = format!(
-        "every byte compared was right (--seed {})\n{}",
-        report.seed, report.network
-    );
-    let seconds = report.rows.iter().map(|row| row.seconds).sum::<f64>();
-    if report.preemptions as f64 > seconds * BUSY {
+    let seed = ways.first().map_or(0, |report| report.seed);
+    let mut text = format!("every byte compared was right (--seed {seed})");
+    for report in &ways {
+        text += "\n";
+        if ways.len() > 1 {
+            let _ = write!(text, "{}: ", report.datapath.way().name());
+        }
+        let _ = write!(text, "{}", report.network);
+    }
+    let rows = ways.iter().flat_map(|report| &report.rows);
+    let seconds = rows.map(|row| row.seconds).sum::<f64>();
+    let preemptions: u64 = ways.iter().map(|report| report.preemptions).sum();
+    if preemptions as f64 > seconds * BUSY {
         let _ = write!(
             text,
             "\nthe machine was busy: other threads took the processor {} times; the figures of an \
              idle machine are better",
-            report.preemptions
+            preemptions
         );
     }
     Ok(output::print_line(text)?)
@@ -175,9 +198,10 @@ pub(super) fn print_served(args: &PerfArgs, served: &Served) -> Result<(), Error
 }
 
 /// The table's headings, with the widths of their columns.
-const HEADINGS: [&str; 8] = [
+const HEADINGS: [&str; 9] = [
     "operation",
     "bytes",
+    "over",
     "Gb/s",
     "messages/s",
     "p50 us",
@@ -185,14 +209,15 @@ const HEADINGS: [&str; 8] = [
     "p99.9 us",
     "compared",
 ];
-const WIDTHS: [usize; 8] = [10, 8, 8, 11, 9, 9, 9, 9];
+const WIDTHS: [usize; 9] = [9, 7, 7, 7, 10, 8, 8, 8, 8];
 
-/// A line of the table: the first column to the left, the others to the right.
-fn line(cells: [String; 8]) -> String {
+/// A line of the table: the first column and the way to the left, the others to the right.
+fn line(cells: [String; 9]) -> String {
     let mut line = String::new();
     for (index, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
         line += &match index {
             0 => format!("{cell:<width$}"),
+            2 => format!(" {cell:<width$}"),
             _ => format!(" {cell:>width$}"),
         };
     }

@@ -17,6 +17,9 @@ use std::sync::atomic::Ordering;
 /// The largest buffer that a client may request, in bytes.
 const MAX_BUFFER: usize = 4 * MAX_SIZE;
 
+/// The most ends of a client: with lanes, and with sockets only.
+const MAX_ENDS: usize = 2;
+
 /// Serves clients, either one or without end.
 pub(super) fn run(args: &PerfArgs) -> Result<(), Error> {
     let at = listen_at(args.address.as_deref().unwrap_or_default(), args.port)?;
@@ -39,14 +42,16 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), Error> {
         match serve(args, address, stream) {
             // A script that starts a server for one client reads only the first line.
             Ok(_) if args.once && !args.json => {}
-            Ok((datapath, network)) => {
-                let client = client.to_string();
-                let served = Served {
-                    client,
-                    datapath,
-                    network,
-                };
-                report::print_served(args, &served)?;
+            Ok(ends) => {
+                for (datapath, network) in ends {
+                    let client = client.to_string();
+                    let served = Served {
+                        client,
+                        datapath,
+                        network,
+                    };
+                    report::print_served(args, &served)?;
+                }
             }
             Err(error) if args.once => return Err(error),
             Err(error) => say("roce perf", format_args!("client {client}: {error}")),
@@ -95,14 +100,46 @@ fn listen_at(text: &str, port: u16) -> Result<SocketAddr, Error> {
     Ok(at)
 }
 
-/// Serves one client to the end. Returns how the packets were carried, and what happened to them.
+/// Serves one client to the end. Returns for each of its ends how the packets were carried, and what
+/// happened to them.
 fn serve(
     args: &PerfArgs,
     address: IpAddr,
     stream: TcpStream,
-) -> Result<(DatapathReport, Network), Error> {
+) -> Result<Vec<(DatapathReport, Network)>, Error> {
     let mut control = Control::new(stream, 6 * PEER_TIMEOUT)?;
-    let peer: Hello = control.expect()?;
+    let mut ends = vec![open(args, address, control.expect()?, &mut control)?];
+    while let Some(request) = control.receive::<Request>()? {
+        match request {
+            Request::Open(_) if ends.len() == MAX_ENDS => {
+                return Err(Error::new("the client opens more ends than there are ways"));
+            }
+            Request::Open(hello) => ends.push(open(args, address, hello, &mut control)?),
+            Request::Prepare(phase, qp) => {
+                let Some((end, peer)) = ends.get_mut(phase.end) else {
+                    return Err(Error::new("the client names an end that it has not opened"));
+                };
+                serve_phase(end, phase, peer, qp, &mut control)?;
+            }
+            Request::Finish { .. } => {
+                return Err(Error::new("the client ended a phase that it had not begun"));
+            }
+        }
+    }
+    let reports = ends.iter().map(|(end, _)| {
+        let network = Network::of(&end.context)?;
+        Ok((DatapathReport::of(&end.context), network))
+    });
+    reports.collect()
+}
+
+/// Opens an end for the client's `peer`, and answers with it.
+fn open(
+    args: &PerfArgs,
+    address: IpAddr,
+    peer: Hello,
+    control: &mut Control,
+) -> Result<(End, Hello), Error> {
     if peer.version != VERSION {
         let what = format!("client has version {}, server {VERSION}", peer.version);
         control.send(&Reply::Failed { what: what.clone() })?;
@@ -114,22 +151,33 @@ fn serve(
             peer.buffer_len, peer.depth
         )));
     }
-    let mut end = End::open(args, address, peer.buffer_len, peer.depth)?;
+    let end = End::open(
+        args,
+        address,
+        peer.buffer_len,
+        peer.depth,
+        peer.sockets_only,
+    )?;
     control.send(&end.hello()?)?;
-    while let Some(request) = control.receive::<Request>()? {
-        let Request::Prepare(phase, qp) = request else {
-            return Err(Error::new("the client ended a phase that it had not begun"));
-        };
-        let own = end.replace_qp()?;
-        end.connect(&peer, qp)?;
-        if let Err(error) = run_phase(&end, phase, &peer, own, &mut control) {
-            control.send(&Reply::Failed {
-                what: error.to_string(),
-            })?;
-            return Err(error);
-        }
+    Ok((end, peer))
+}
+
+fn serve_phase(
+    end: &mut End,
+    phase: Phase,
+    peer: &Hello,
+    qp: PeerQp,
+    control: &mut Control,
+) -> Result<(), Error> {
+    let own = end.replace_qp()?;
+    end.connect(peer, qp)?;
+    let done = run_phase(end, phase, peer, own, control);
+    if let Err(error) = &done {
+        control.send(&Reply::Failed {
+            what: error.to_string(),
+        })?;
     }
-    Ok((DatapathReport::of(&end.context), Network::of(&end.context)?))
+    done
 }
 
 /// Whether the messages of the phase fit in the buffer.
