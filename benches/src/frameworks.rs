@@ -1,5 +1,6 @@
 //! UCX, libfabric and Open MPI, each over this stack and over TCP, with both ends on one host.
 
+use crate::veth::Lanes;
 use roce_tests::scene::Scene;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,20 @@ pub struct Framework {
     ours: &'static str,
     tcp: &'static str,
 }
+
+/// What a program's messages take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// This stack, in memory that both ends share.
+    Lane,
+    /// This stack, over UDP sockets.
+    Sockets,
+    /// TCP, by the program's own transport.
+    Tcp,
+}
+
+/// The most bytes of connection management. The programs move 300 MB and more.
+const MANAGEMENT_BYTES: u64 = 20_000_000;
 
 /// The results of a program.
 #[derive(Clone, Copy, Debug)]
@@ -81,25 +96,34 @@ pub const FRAMEWORKS: [Framework; 6] = [
 ];
 
 impl Framework {
-    /// Runs the program over this stack, or over TCP. `program` is Open MPI's benchmark.
+    /// Runs the program over a transport, and checks that its packets took it.
     ///
     /// # Errors
-    /// If the program is not installed, or prints no figures.
-    pub fn run(&self, built: &Built, tcp: bool) -> Result<Figures, String> {
-        let settings = if tcp { self.tcp } else { self.ours };
+    /// If the program is not installed, prints no figures, or took another transport.
+    pub fn run(&self, built: &Built, over: Transport) -> Result<Figures, String> {
+        let (settings, lanes) = match over {
+            Transport::Lane => (self.ours, Lanes::On),
+            Transport::Sockets => (self.ours, Lanes::Off),
+            Transport::Tcp => (self.tcp, Lanes::Off),
+        };
         let scene = Scene::of(self.script)
             .with("SETTINGS", settings)
             .with("TEST", self.test)
             .with("PROGRAM", &built.mpi)
             .with("ROCE", &built.roce)
-            .with("LIBRARY", &built.library);
-        let scene = if tcp { scene.without_traffic() } else { scene };
+            .with("LIBRARY", &built.library)
+            .with("ROCE_LOCAL", lanes.setting());
+        let scene = match over {
+            Transport::Tcp => scene.without_traffic(),
+            _ => scene,
+        };
         let played = scene
             .play_or_skip(&["ucx_perftest", "fi_pingpong", "mpirun.openmpi"])
             .ok_or("a program is lacking")?;
-        if tcp == (played.roce_bytes > 0) {
+        // A connection's management takes sockets. `roce run` has seen that the program used this stack.
+        if (over == Transport::Sockets) != (played.roce_bytes > MANAGEMENT_BYTES) {
             return Err(format!(
-                "{}: {} bytes by RoCE",
+                "{}, {over:?}: {} bytes of RoCE by sockets",
                 self.name, played.roce_bytes
             ));
         }
@@ -144,11 +168,19 @@ impl Built {
     /// If MPI's compiler is not installed.
     pub fn find_beside(roce: &Path) -> Result<Self, String> {
         let source = "benches/src/frameworks/mpi_speed.c";
-        let mpi = roce_tests::programs::compiled_by_or_skip("mpicc.openmpi", source, &[]);
         Ok(Self {
             roce: roce.to_owned(),
             library: roce.with_file_name("libroce_verbs_shim.so"),
-            mpi: mpi.ok_or("no mpicc.openmpi")?,
+            mpi: Self::compile("mpicc.openmpi", source, &[])?,
         })
+    }
+
+    /// Compiles a C program of this project. Returns its path.
+    ///
+    /// # Errors
+    /// If the compiler or the headers of `libraries` are not installed.
+    pub fn compile(compiler: &str, source: &str, libraries: &[&str]) -> Result<PathBuf, String> {
+        let built = roce_tests::programs::compiled_by_or_skip(compiler, source, libraries);
+        built.ok_or_else(|| format!("{source} needs {compiler} and the headers of {libraries:?}"))
     }
 }

@@ -8,6 +8,7 @@ pub mod emulation;
 pub mod fabric;
 pub mod flames;
 pub mod frameworks;
+pub mod local;
 pub mod nvme;
 pub mod ordinary;
 pub mod output;

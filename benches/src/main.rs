@@ -7,8 +7,8 @@ mod commands;
 
 use clap::Parser;
 use commands::{
-    builds, connections, curves, destinations, fabric, figures, flames, frameworks, guest, lossy,
-    marks, ordinary, pacer, programs, recovery, scale, sockets, storage, xdp,
+    builds, connections, curves, destinations, fabric, figures, flames, frameworks, guest, local,
+    lossy, marks, ordinary, pacer, programs, recovery, scale, sockets, storage, xdp,
 };
 use roce_benches::command::NAME;
 use roce_trust::output::{exit_code_of_usage, say};
@@ -35,6 +35,7 @@ enum Command {
     Flames(flames::Args),
     Frameworks(frameworks::Args),
     Guest(guest::Args),
+    Local(local::Args),
     Lossy(lossy::Args),
     Marks(marks::Args),
     Ordinary(ordinary::Args),
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Command::Flames(args) => flames::run(&args),
         Command::Frameworks(args) => frameworks::run(&args),
         Command::Guest(args) => guest::run(&args),
+        Command::Local(args) => local::run(&args),
         Command::Lossy(args) => lossy::run(&args).map_err(|error| error.to_string()),
         Command::Marks(args) => marks::run(&args),
         Command::Ordinary(args) => ordinary::run(&args),

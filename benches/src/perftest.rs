@@ -103,6 +103,28 @@ pub fn measure_transfer(
     })
 }
 
+/// The messages of a transfer whose processor time is that of the programs' start and end. At its end,
+/// perftest measures the processor's frequency: 0.2 s in a loop that reads the clock.
+const FEW: usize = 10;
+
+/// The processor time of both ends per gigabyte in seconds, without their start and end. `transfer` is of
+/// `count` messages with the same options.
+///
+/// # Errors
+/// If an end fails.
+pub fn measure_cpu_per_gigabyte(
+    pair: &VethPair,
+    roce: &Path,
+    program: &str,
+    (size, count): (usize, usize),
+    options: &[&str],
+    transfer: &Transfer,
+) -> Result<f64, String> {
+    let few = measure_transfer(pair, roce, program, size, FEW, options)?;
+    let gigabytes = (size * (count - FEW)) as f64 / 1e9;
+    Ok((transfer.cpu_seconds - few.cpu_seconds) / gigabytes)
+}
+
 /// The typical latency (the median) that `program`, such as `ib_send_lat`, reports for 8 bytes: half of
 /// the round trip, in microseconds.
 ///
@@ -127,7 +149,7 @@ fn run(pair: &VethPair, roce: &Path, program: &str, options: &[&str]) -> Result<
         // Without stdbuf, it would buffer its output to a pipe.
         let mut command = pair.command(host, "stdbuf");
         command.arg("-oL").arg(roce);
-        command.args(["run", "-q", "--", program, "-d", "roce_veth0", "-x", "1"]);
+        command.args(["run", "-q", "--", program, "-d", pair.device(), "-x", "1"]);
         command.arg("-F").args(options);
         command.env("ROCE_DATAPATH", "udp");
         command

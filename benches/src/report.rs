@@ -1,6 +1,8 @@
 //! The figures as a Markdown page.
 
 use crate::median;
+use crate::state::Distance;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// A comparison of our figure with another program's, run by run.
@@ -27,6 +29,80 @@ pub enum Goal {
     AtMost(f64),
     /// No goal.
     None,
+}
+
+/// Comparisons of several runs, with the state of the machine.
+#[derive(Debug, Default)]
+pub struct Runs {
+    /// The state of the machine at the beginning of each run, and at the end.
+    pub states: Vec<Option<Distance>>,
+    /// The comparisons.
+    pub rows: Vec<Comparison>,
+}
+
+impl Runs {
+    /// Measures the state of the machine: before each run, and after the last.
+    pub fn note_state(&mut self) {
+        self.states.push(Distance::measure());
+    }
+
+    /// Adds the figures of a run to the row of this name, or adds the row.
+    pub fn add(
+        &mut self,
+        what: impl Into<Cow<'static, str>>,
+        with: &'static str,
+        unit: &'static str,
+        goal: Goal,
+        figures: (f64, f64),
+    ) {
+        let what = what.into();
+        let known = self.rows.iter_mut();
+        let mut known =
+            known.filter(|row| row.what == what && row.with == with && row.unit == unit);
+        match known.next() {
+            Some(row) => row.runs.push(figures),
+            None => self.rows.push(Comparison {
+                what,
+                with,
+                unit,
+                runs: vec![figures],
+                goal,
+            }),
+        }
+    }
+
+    /// The text of the page. `network` is what joins the ends.
+    pub fn markdown(&self, machine: &str, network: &str) -> String {
+        let states = self.states.iter().map(|state| match state {
+            Some(distance) => distance.to_string(),
+            None => "one processor".to_owned(),
+        });
+        let states = states.collect::<Vec<_>>().join(", ");
+        let runs = self.states.len().saturating_sub(1);
+        format!(
+            "Machine: {machine}. {network}, {runs} runs. State of the machine before each run and after \
+             the last, in us: {states}.\n\n{}",
+            table(&self.rows)
+        )
+    }
+
+    /// The figures of each run.
+    pub fn json(&self) -> Value {
+        let state = |state: &Option<Distance>| state.map(|distance| distance.0);
+        let rows = self.rows.iter().map(|row| {
+            json!({
+                "what": row.what,
+                "with": row.with,
+                "unit": row.unit,
+                "runs": row.runs,
+                "ratio": row.ratio(),
+            })
+        });
+        json!({
+            "states_us": self.states.iter().map(state).collect::<Vec<_>>(),
+            "rows": rows.collect::<Vec<_>>(),
+        })
+    }
 }
 
 /// Our figure of a run, and the other one.

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use roce_benches::command::{Comparing, progress, step};
-use roce_benches::frameworks::{Built, FRAMEWORKS, Figures};
+use roce_benches::frameworks::{Built, FRAMEWORKS, Figures, Transport};
 use roce_benches::report::{Comparison, Goal, compare_each};
 use roce_benches::{perftest, roce};
 
@@ -31,9 +31,9 @@ fn measure(args: &Args) -> Result<Vec<Comparison>, String> {
     for _ in 0..args.comparing.runs {
         for (framework, pairs) in FRAMEWORKS.iter().zip(&mut pairs) {
             step(&bar, framework.name);
-            let ours = framework.run(&built, false)?;
+            let ours = framework.run(&built, Transport::Sockets)?;
             step(&bar, framework.name);
-            pairs.push((ours, framework.run(&built, true)?));
+            pairs.push((ours, framework.run(&built, Transport::Tcp)?));
         }
     }
     bar.finish_and_clear();

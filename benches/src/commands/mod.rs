@@ -9,6 +9,7 @@ pub(crate) mod figures;
 pub(crate) mod flames;
 pub(crate) mod frameworks;
 pub(crate) mod guest;
+pub(crate) mod local;
 pub(crate) mod lossy;
 pub(crate) mod marks;
 pub(crate) mod ordinary;

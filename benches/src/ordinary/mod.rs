@@ -6,9 +6,8 @@ mod frameworks;
 use crate::output::output;
 use crate::peers::{Sockets, Tcp, run_iperf3_tcp_with_size, run_sockperf, start};
 use crate::perftest::{self, Transfer};
-use crate::report::{Comparison, Goal, table};
+use crate::report::{Goal, Runs};
 use crate::roce::run_bare_ends;
-use crate::state::Distance;
 use crate::veth::{ADDRESSES, VethPair};
 use clap::ValueEnum;
 use frameworks::{measure_open_mpi, measure_ucx};
@@ -76,9 +75,7 @@ pub struct Programs {
 pub struct Measured {
     mtu: usize,
     part: Part,
-    /// The state of the machine at the beginning of each run, and at the end.
-    states: Vec<Option<Distance>>,
-    rows: Vec<Comparison>,
+    runs: Runs,
 }
 
 /// The message sizes, in bytes, with their names.
@@ -91,12 +88,8 @@ const SIZES: [(usize, &str); 6] = [
     (1 << 20, "1 MiB"),
 ];
 
-/// The messages of a transfer whose processor time is that of the programs' start and end. At its end,
-/// perftest measures the processor's frequency: 0.2 s in a loop that reads the clock.
-const FEW: usize = 10;
-
 /// Messages of a transfer of `size` bytes each: at most 2 GB, or 300,000.
-fn count(size: usize) -> usize {
+pub(crate) fn count(size: usize) -> usize {
     (2_000_000_000 / size).min(300_000)
 }
 
@@ -114,8 +107,7 @@ pub fn measure(
     let mut measured = Measured {
         mtu,
         part,
-        states: Vec::new(),
-        rows: Vec::new(),
+        runs: Runs::default(),
     };
     let bench = Bench {
         pair: &pair,
@@ -123,7 +115,7 @@ pub fn measure(
         step,
     };
     for _ in 0..runs {
-        measured.states.push(Distance::measure());
+        measured.runs.note_state();
         match part {
             Part::Bandwidth => bench.bandwidth(&mut measured)?,
             Part::Long => bench.long(&mut measured)?,
@@ -146,7 +138,7 @@ pub fn measure(
             }
         }
     }
-    measured.states.push(Distance::measure());
+    measured.runs.note_state();
     Ok(measured)
 }
 
@@ -186,11 +178,10 @@ impl Bench<'_> {
         options: &[&str],
         transfer: &Transfer,
     ) -> Result<f64, String> {
-        (self.step)(format!("{program} {size}, {FEW} messages"));
+        (self.step)(format!("{program} {size}, few messages"));
         let roce = &self.programs.roce;
-        let few = perftest::measure_transfer(self.pair, roce, program, size, FEW, options)?;
-        let gigabytes = (size * (count(size) - FEW)) as f64 / 1e9;
-        Ok((transfer.cpu_seconds - few.cpu_seconds) / gigabytes)
+        let amount = (size, count(size));
+        perftest::measure_cpu_per_gigabyte(self.pair, roce, program, amount, options, transfer)
     }
 
     fn bandwidth(&self, measured: &mut Measured) -> Result<(), String> {
@@ -376,20 +367,7 @@ impl Measured {
         goal: Goal,
         figures: (f64, f64),
     ) {
-        let what = what.into();
-        let known = self.rows.iter_mut();
-        let mut known =
-            known.filter(|row| row.what == what && row.with == with && row.unit == unit);
-        match known.next() {
-            Some(row) => row.runs.push(figures),
-            None => self.rows.push(Comparison {
-                what,
-                with,
-                unit,
-                runs: vec![figures],
-                goal,
-            }),
-        }
+        self.runs.add(what, with, unit, goal, figures);
     }
 
     fn add_processor(&mut self, program: &str, size: &str, ours: f64, tcp: &Tcp) {
@@ -432,51 +410,32 @@ impl Measured {
 
     /// The text of the page.
     pub fn markdown(&self, machine: &str) -> String {
-        let states = self.states.iter().map(|state| match state {
-            Some(distance) => distance.to_string(),
-            None => "one processor".to_owned(),
-        });
-        let states = states.collect::<Vec<_>>().join(", ");
-        let runs = self.states.len().saturating_sub(1);
-        format!(
-            "Machine: {machine}. MTU {}, {runs} runs. State of the machine before each run and after \
-             the last, in us: {states}.\n\n{}",
-            self.mtu,
-            table(&self.rows)
-        )
+        let network = format!("MTU {}", self.mtu);
+        self.runs.markdown(machine, &network)
     }
 
     /// The figures of each run.
     pub fn json(&self) -> Value {
-        let state = |state: &Option<Distance>| state.map(|distance| distance.0);
-        let rows = self.rows.iter().map(|row| {
-            json!({
-                "what": row.what,
-                "with": row.with,
-                "unit": row.unit,
-                "runs": row.runs,
-                "ratio": row.ratio(),
-            })
-        });
-        json!({
-            "part": self.part.name(),
-            "mtu": self.mtu,
-            "states_us": self.states.iter().map(state).collect::<Vec<_>>(),
-            "rows": rows.collect::<Vec<_>>(),
-        })
+        let mut json = self.runs.json();
+        json["part"] = json!(self.part.name());
+        json["mtu"] = json!(self.mtu);
+        json
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::Distance;
 
     fn measured() -> Measured {
         let mut measured = Measured {
             mtu: 1500,
             part: Part::Latency,
-            states: vec![Some(Distance(0.1)), None, Some(Distance(0.3))],
-            rows: Vec::new(),
+            runs: Runs {
+                states: vec![Some(Distance(0.1)), None, Some(Distance(0.3))],
+                rows: Vec::new(),
+            },
         };
         for figures in [(40.0, 20.0), (60.0, 20.0)] {
             measured.add("rping", "TCP", "us", Goal::AtMost(1.3), figures);
