@@ -123,8 +123,8 @@ impl Framework {
         // A connection's management takes sockets. `roce run` has seen that the program used this stack.
         if (over == Transport::Sockets) != (played.roce_bytes > MANAGEMENT_BYTES) {
             return Err(format!(
-                "{}, {over:?}: {} bytes of RoCE by sockets",
-                self.name, played.roce_bytes
+                "{}, {over:?}: {} bytes of RoCE by sockets\n{}",
+                self.name, played.roce_bytes, played.output
             ));
         }
         Figures::of(self.name, &played.output)

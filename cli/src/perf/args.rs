@@ -16,8 +16,12 @@ pub(super) const MAX_SIZE: usize = 64 << 20;
 /// The most requests to post at a time.
 pub(super) const BATCH: usize = 64;
 
-/// The time of each bandwidth measurement by default, for all ways together.
+/// The time of each bandwidth measurement by default.
 const DURATION: Duration = Duration::from_millis(300);
+
+/// The same if there are several ways. Each also has to be set up and checked, and all of it takes no longer
+/// than one way.
+const DURATION_OF_EACH: Duration = Duration::from_millis(125);
 
 /// Measure bandwidth, message rate and latency of every RC operation
 #[derive(Args, Clone, Debug)]
@@ -63,7 +67,7 @@ pub struct PerfArgs {
     #[arg(long, value_enum, value_name = "WAY", conflicts_with = "server")]
     pub over: Option<Way>,
 
-    /// Duration of each bandwidth measurement, in milliseconds [default: 300, or 150 for each of
+    /// Duration of each bandwidth measurement, in milliseconds [default: 300, or 125 for each of
     /// two ways]
     #[arg(long, value_name = "MS")]
     pub duration: Option<u64>,
@@ -137,11 +141,12 @@ impl PerfArgs {
         }
     }
 
-    /// The duration of each bandwidth measurement, if there are so many ways.
+    /// The duration of each bandwidth measurement, with this number of ways.
     pub(super) fn duration_of_each(&self, ways: u32) -> Duration {
         match self.duration {
             Some(ms) => Duration::from_millis(ms),
-            None => DURATION / ways,
+            None if ways > 1 => DURATION_OF_EACH,
+            None => DURATION,
         }
     }
 
