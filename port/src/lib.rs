@@ -22,6 +22,6 @@ pub use effects::{Effects, Loss};
 pub use error::PortError;
 pub use layer::{Layer, Layered, NoLayer};
 pub use memory::MemoryPort;
-pub use neighbours::{Accepted, Neighbours, NotAccepted, Offers, Refusal};
+pub use neighbours::{Accepted, Neighbours, NotAccepted, Offered, Offers, Refusal};
 pub use port::{Port, PortCapabilities, PortFd, PortQueue, RxSink, Steering};
 pub use sent::{SentMemory, SentRef};

@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// Reaches the open devices on this host that share an address and UDP port 4791, if they belong to this
 /// user, according to the kernel, and the address is one of this network namespace.
 pub trait Neighbours {
-    /// Offers a file to the device whose QPs have the numbers of `part` at the address `to`, and waits
-    /// for its answer, for at most a tenth of a second.
+    /// Offers a file to the device whose QPs have the numbers of `part` at the address `to`. Waits for its answer
+    /// only for a moment, because others wait for the caller.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -20,11 +20,26 @@ pub trait Neighbours {
         to: IpAddr,
         part: QpnRange,
         file: BorrowedFd<'_>,
-    ) -> Result<Accepted, Refusal>;
+    ) -> Result<Offered, Refusal>;
+
+    /// The answer that has come by the connection of an offer. Never waits.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    fn answer(&mut self, connection: OwnedFd) -> Result<Offered, Refusal>;
 
     /// Hands all files that are offered to this device to `offers` from now on. Call it before the first
     /// address is activated.
     fn take_offers(&mut self, offers: Arc<dyn Offers>);
+}
+
+/// An offer that was not refused.
+#[derive(Debug)]
+pub enum Offered {
+    /// It was accepted.
+    Accepted(Accepted),
+    /// There is no answer yet. It will come by this connection.
+    Waiting(OwnedFd),
 }
 
 /// The answer of a device that has accepted an offer.

@@ -5,7 +5,7 @@ use crate::inbox::{Inbox, Incoming};
 use crate::ring::{Label, MAX_PACKET_BYTES, NoRoom, Sender};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit};
-use roce_port::{Accepted, Layer, NotAccepted, Port, PortError, PortFd, Refusal, RxSink};
+use roce_port::{Accepted, Layer, NotAccepted, Offered, Port, PortError, PortFd, Refusal, RxSink};
 use roce_stack as stack;
 use roce_stack::{
     Flow, IpCovered, QpnRange, ReserveError, RoceVersion, RxMeta, Sequenced, TxMeta, TxSlot,
@@ -32,6 +32,9 @@ const LAST_RETRY: Duration = Duration::from_secs(1);
 const SHORT_PAUSE: Duration = Duration::from_millis(16);
 /// The pause before an offer to the successor of a device that has not answered.
 const AFTER_SILENCE: Duration = Duration::from_secs(10);
+/// The time for which packets wait for a device's answer. They wait alone: the thread that has the device goes on
+/// with others. On a busy machine, the answer may take a while.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 /// The time for which a full lane keeps its packets back. Then its receiver counts as stopped, and packets
 /// are lost, as a socket's are.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -109,6 +112,27 @@ struct LaneCounters {
     no_room: u64,
 }
 
+impl LaneCounters {
+    /// Counts the answer to an offer, if it is one. Returns what follows from it.
+    fn note(&mut self, offered: Result<(Link, OwnedFd), Refusal>) -> (Link, Option<OwnedFd>) {
+        match offered {
+            Ok((link, connection)) => {
+                self.opened += u64::from(link.lane().is_some());
+                (link, Some(connection))
+            }
+            Err(Refusal { why, witness }) => {
+                match why {
+                    NotAccepted::Nobody => {}
+                    NotAccepted::OtherUser => self.other_user += 1,
+                    NotAccepted::Silent => self.silent += 1,
+                    NotAccepted::NoRoom => self.no_room += 1,
+                }
+                (Link::Port, witness)
+            }
+        }
+    }
+}
+
 /// A device that packets are sent to, and the address that they come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Peer {
@@ -137,12 +161,51 @@ struct Lane {
     full_since: Option<Instant>,
 }
 
+/// How packets get to a device that is there.
+#[derive(Debug)]
+enum Link {
+    Lane(Lane),
+    /// The device has not answered the offer of this ring yet: packets wait.
+    Offered {
+        ring: Sender,
+        since: Instant,
+    },
+    /// By the port inside.
+    Port,
+}
+
+impl Link {
+    #[inline]
+    fn lane(&self) -> Option<&Lane> {
+        match self {
+            Self::Lane(lane) => Some(lane),
+            Self::Offered { .. } | Self::Port => None,
+        }
+    }
+
+    #[inline]
+    fn lane_mut(&mut self) -> Option<&mut Lane> {
+        match self {
+            Self::Lane(lane) => Some(lane),
+            Self::Offered { .. } | Self::Port => None,
+        }
+    }
+}
+
+/// The way of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    Lane(usize),
+    /// The device has not answered yet.
+    Wait,
+    Port,
+}
+
 /// A device that packets are sent to.
 #[derive(Debug)]
 struct Destination {
     peer: Peer,
-    /// `None` if it has refused: packets go by the port inside.
-    lane: Option<Lane>,
+    link: Link,
     /// A connection that closes when the device is gone. Without one, it counts as there for ever.
     connection: Option<OwnedFd>,
     /// When it was found.
@@ -173,7 +236,7 @@ impl Destination {
 
     #[inline]
     fn has_closed_its_lane(&self) -> bool {
-        self.lane.as_ref().is_some_and(|lane| lane.ring.is_closed())
+        self.link.lane().is_some_and(|lane| lane.ring.is_closed())
     }
 
     /// Whether to look whether the device is gone, before a packet to `qp`. Another process may have its part
@@ -262,40 +325,82 @@ impl Lanes {
 
     #[inline]
     fn lane_at(&mut self, place: usize) -> Option<&mut Lane> {
-        self.destinations[place].as_mut()?.lane.as_mut()
+        self.destinations[place].as_mut()?.link.lane_mut()
     }
 
-    /// The place of the lane for a packet, if it takes one.
     #[inline]
-    fn lane_to(
+    fn route(
         &mut self,
         port: &mut impl Port,
         to: &TxMeta,
         qpn: Qpn,
         is_retransmission: bool,
-    ) -> Option<usize> {
+    ) -> Route {
         // Management datagrams are for several processes.
         if qpn.get() <= Qpn::QP1.get() {
-            return None;
+            return Route::Port;
         }
-        let place = self.place_of(port, to, qpn)?;
-        let destination = self.destinations[place].as_mut()?;
-        if destination.must_look(qpn, is_retransmission) {
+        let Some(place) = self.place_of(port, to, qpn) else {
+            return Route::Port;
+        };
+        let Some(destination) = &mut self.destinations[place] else {
+            return Route::Port;
+        };
+        if destination.must_look(qpn, is_retransmission) && destination.has_ended() {
             cold_path();
-            if destination.has_ended() {
-                self.close(place);
-                let place = self.place_of(port, to, qpn)?;
-                return self.with_lane(place);
-            }
+            self.close(place);
+            return match self.place_of(port, to, qpn) {
+                Some(place) => self.route_of(port, place),
+                None => Route::Port,
+            };
         }
-        self.with_lane(place)
+        if destination.link.lane().is_some() {
+            return Route::Lane(place);
+        }
+        cold_path();
+        self.route_of(port, place)
     }
 
-    /// The place, if the destination there has a lane.
-    #[inline]
-    fn with_lane(&self, place: usize) -> Option<usize> {
-        let destination = self.destinations[place].as_ref()?;
-        destination.lane.is_some().then_some(place)
+    /// The way to the destination at this place, after a look whether it has answered.
+    fn route_of(&mut self, port: &mut impl Port, place: usize) -> Route {
+        self.hear(port, place);
+        match self.destinations[place].as_ref().map(|at| &at.link) {
+            Some(Link::Lane(_)) => Route::Lane(place),
+            Some(Link::Offered { .. }) => Route::Wait,
+            Some(Link::Port) | None => Route::Port,
+        }
+    }
+
+    /// Takes the answer to an offer, if it has come.
+    fn hear(&mut self, port: &mut impl Port, place: usize) {
+        let Some(destination) = &mut self.destinations[place] else {
+            return;
+        };
+        let Link::Offered { since, .. } = destination.link else {
+            return;
+        };
+        let (Some(neighbours), Some(connection)) =
+            (port.neighbours(), destination.connection.take())
+        else {
+            return;
+        };
+        let answered = match neighbours.answer(connection) {
+            Ok(Offered::Waiting(witness)) if since.elapsed() > ANSWER_PATIENCE => Err(Refusal {
+                why: NotAccepted::Silent,
+                witness: Some(witness),
+            }),
+            answered => answered,
+        };
+        let link = std::mem::replace(&mut destination.link, Link::Port);
+        let Link::Offered { ring, since } = link else {
+            return;
+        };
+        let settled = answered.and_then(|answered| settle(ring, since, answered));
+        let (link, connection) = self.counters.note(settled);
+        if let Some(destination) = &mut self.destinations[place] {
+            destination.link = link;
+            destination.connection = connection;
+        }
     }
 
     /// The place of a packet's destination, if somebody is there.
@@ -368,34 +473,23 @@ impl Lanes {
     fn forget_ways(&mut self) {
         self.last = None;
         for place in &mut self.destinations {
-            place.take_if(|destination| destination.lane.is_none());
+            place.take_if(|destination| destination.link.lane().is_none());
         }
         let destinations = &self.destinations;
         self.ways
             .retain(|_, way| matches!(*way, Way::Known(place) if destinations[place].is_some()));
     }
 
-    /// Opens a lane. Returns the place of the destination, also if it refuses; `None` if nobody is there.
+    /// Offers a lane. Returns the place of the destination, also if it refuses; `None` if nobody is there.
     fn open(&mut self, port: &mut impl Port, peer: Peer, pause: Duration) -> Option<usize> {
-        let (lane, connection) = match self.offer(port, peer) {
-            Ok((lane, connection)) => {
-                self.counters.opened += 1;
-                (Some(lane), Some(connection))
-            }
-            Err(Refusal { why, witness }) => {
-                let counter = match why {
-                    NotAccepted::Nobody => return None,
-                    NotAccepted::OtherUser => &mut self.counters.other_user,
-                    NotAccepted::Silent => &mut self.counters.silent,
-                    NotAccepted::NoRoom => &mut self.counters.no_room,
-                };
-                *counter += 1;
-                (None, witness)
-            }
-        };
+        let offered = self.offer(port, peer);
+        if matches!(&offered, Err(Refusal { why, .. }) if *why == NotAccepted::Nobody) {
+            return None;
+        }
+        let (link, connection) = self.counters.note(offered);
         let destination = Destination {
             peer,
-            lane,
+            link,
             connection,
             since: Instant::now(),
             pause,
@@ -414,29 +508,18 @@ impl Lanes {
         Some(place)
     }
 
-    /// Offers a lane to a device. Returns it, and the connection to the device.
-    fn offer(&self, port: &mut impl Port, peer: Peer) -> Result<(Lane, OwnedFd), Refusal> {
+    /// Offers a lane to a device.
+    fn offer(&self, port: &mut impl Port, peer: Peer) -> Result<(Link, OwnedFd), Refusal> {
         let neighbours = port.neighbours().ok_or(NotAccepted::Nobody)?;
-        let has_lane = |of: &&Destination| of.lane.is_some();
-        let open = self.destinations.iter().flatten().filter(has_lane).count();
+        let has_ring = |of: &&Destination| !matches!(of.link, Link::Port);
+        let open = self.destinations.iter().flatten().filter(has_ring).count();
         if open >= self.most {
             return Err(NotAccepted::NoRoom.into());
         }
         let created = Sender::create(peer.src);
-        let (mut ring, file) = created.map_err(|_| NotAccepted::NoRoom)?;
-        let Accepted {
-            connection,
-            descriptor,
-        } = neighbours.offer(peer.dst, peer.part, file.as_fd())?;
-        let doorbell = Ringer::new(descriptor).ok_or(NotAccepted::NoRoom)?;
-        ring.note_accepted();
-        let lane = Lane {
-            ring,
-            doorbell,
-            is_dirty: false,
-            full_since: None,
-        };
-        Ok((lane, connection))
+        let (ring, file) = created.map_err(|_| NotAccepted::NoRoom)?;
+        let offered = neighbours.offer(peer.dst, peer.part, file.as_fd())?;
+        settle(ring, Instant::now(), offered)
     }
 
     /// Forgets a device that is gone. Packets to another one with the same part of the QPN space may find another
@@ -452,7 +535,7 @@ impl Lanes {
             return;
         }
         // Offers take time: a device that accepts them and goes, again and again, must not take that of others.
-        let wait = match closed.lane {
+        let wait = match closed.link.lane() {
             None => AFTER_SILENCE,
             Some(_) if closed.pause <= SHORT_PAUSE => Duration::ZERO,
             Some(_) => closed.pause,
@@ -474,7 +557,7 @@ impl Lanes {
             self.close(place);
             return true;
         }
-        let Some(lane) = &mut destination.lane else {
+        let Some(lane) = destination.link.lane_mut() else {
             return true;
         };
         // It may sleep although packets wait that no flush has told it of.
@@ -565,6 +648,27 @@ impl Lanes {
     }
 }
 
+/// The link for a ring that was offered, and the connection to the device.
+fn settle(mut ring: Sender, since: Instant, offered: Offered) -> Result<(Link, OwnedFd), Refusal> {
+    match offered {
+        Offered::Waiting(connection) => Ok((Link::Offered { ring, since }, connection)),
+        Offered::Accepted(Accepted {
+            connection,
+            descriptor,
+        }) => {
+            let doorbell = Ringer::new(descriptor).ok_or(NotAccepted::NoRoom)?;
+            ring.note_accepted();
+            let lane = Lane {
+                ring,
+                doorbell,
+                is_dirty: false,
+                full_since: None,
+            };
+            Ok((Link::Lane(lane), connection))
+        }
+    }
+}
+
 /// The most lanes of a device in each direction, so that they take at most a quarter of the descriptors that
 /// the process may have: four for each device that it sends to and receives from. 128 lanes have 64 MiB of memory,
 /// if all of it is used.
@@ -600,9 +704,17 @@ impl Layer for Lanes {
         count: usize,
     ) -> Result<TxSlot<'a>, ReserveError> {
         let is_retransmission = sequenced.is_some_and(|packet| packet.is_retransmission);
-        let Some(place) = self.lane_to(port, to, flow.to_qp, is_retransmission) else {
-            self.reserved = Reserved::Port;
-            return port.reserve_run(to, flow, sequenced, len, count);
+        let place = match self.route(port, to, flow.to_qp, is_retransmission) {
+            Route::Lane(place) => place,
+            Route::Wait => {
+                cold_path();
+                self.reserved = Reserved::Lost;
+                return Err(ReserveError::Full);
+            }
+            Route::Port => {
+                self.reserved = Reserved::Port;
+                return port.reserve_run(to, flow, sequenced, len, count);
+            }
         };
         if len > port.capabilities().max_packet_bytes.min(MAX_PACKET_BYTES) {
             cold_path();
@@ -713,7 +825,7 @@ impl Layer for Lanes {
     fn flush(&mut self, port: &mut impl Port) -> Result<bool, PortError> {
         if std::mem::take(&mut self.hidden) > 0 {
             for destination in self.destinations.iter_mut().flatten() {
-                let woke = destination.lane.as_mut().is_some_and(Lane::show);
+                let woke = destination.link.lane_mut().is_some_and(Lane::show);
                 self.counters.wake_ups += u64::from(woke);
             }
         }

@@ -5,11 +5,11 @@ mod steering;
 use std::hint::cold_path;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use roce_port::{
-    Accepted, Neighbours, NotAccepted, Offers, Port, PortCapabilities, PortError, PortFd, Refusal,
+    Neighbours, NotAccepted, Offered, Offers, Port, PortCapabilities, PortError, PortFd, Refusal,
     RxSink, Steering,
 };
 use roce_stack::{
@@ -477,13 +477,17 @@ impl Neighbours for UdpPort {
         to: IpAddr,
         part: QpnRange,
         file: BorrowedFd<'_>,
-    ) -> Result<Accepted, Refusal> {
+    ) -> Result<Offered, Refusal> {
         // The thread may have moved to another namespace, where other devices have the same addresses.
         let is_here = self.namespace.is_some() && share::namespace() == self.namespace;
         match self.config.part.filter(|_| is_here) {
             Some(own) => share::offer(to, self.config.interface_index, part, own, file),
             None => Err(NotAccepted::Nobody.into()),
         }
+    }
+
+    fn answer(&mut self, connection: OwnedFd) -> Result<Offered, Refusal> {
+        share::answer_over(connection.into())
     }
 
     fn take_offers(&mut self, offers: Arc<dyn Offers>) {

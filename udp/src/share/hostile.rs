@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use roce_port::Offers;
+use roce_port::{Offered, Offers};
 use roce_stack::{Addresses, QpnRange};
 
 use super::addressee::Addressee;
@@ -214,12 +214,11 @@ impl Offers for AcceptingOffers {
 /// Plays a member to which a file is offered.
 fn receive_answer(script: &mut Script<'_>) {
     let (peer, own) = pair();
-    own.set_nonblocking(false).expect("allowed");
     while !script.byte().is_multiple_of(4) && send_any(script, &peer) {}
     let part = script.part();
     peer.shutdown(Shutdown::Write).expect("allowed");
     let file = File::open("/dev/null").expect("opened");
-    let Ok(accepted) = offer_over(own, part, file.as_fd()) else {
+    let Ok(Offered::Accepted(accepted)) = offer_over(own, part, file.as_fd()) else {
         return;
     };
     // Only a whole answer with one descriptor is one, and what was offered has arrived.

@@ -55,7 +55,7 @@ pub use claim::{PartClaim, PartClaimer};
 pub use holder::Holder;
 pub(crate) use join::join;
 pub(crate) use member::{Member, Recipient};
-pub(crate) use offer::offer;
+pub(crate) use offer::{answer_over, offer};
 pub(crate) use process_sockets::{Namespace, namespace};
 pub use service_claim::{ClaimError, ServiceClaim};
 pub(crate) use services::Services;

@@ -2,11 +2,11 @@
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
-use roce_port::{Accepted, NotAccepted, Refusal, fork};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use roce_port::{Accepted, NotAccepted, Offered, Refusal, fork};
 use roce_stack::QpnRange;
 use roce_trust::{OwnUser, peer};
 
@@ -14,8 +14,8 @@ use super::message::{self, Kind};
 use super::names::{self, SharedAddress};
 use super::owned_names::OwnedNames;
 
-/// The time to wait for the answer. The caller waits with its device locked.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
+/// The time to wait for the answer, in milliseconds. The caller waits with its device locked.
+const ANSWER_MS: u8 = 2;
 
 /// Offers a file to the member for `part` at `to`, on behalf of the member for `own`.
 ///
@@ -27,7 +27,7 @@ pub(crate) fn offer(
     part: QpnRange,
     own: QpnRange,
     file: BorrowedFd<'_>,
-) -> Result<Accepted, Refusal> {
+) -> Result<Offered, Refusal> {
     let stream = connect(&SharedAddress::new(to, interface).member(part))?;
     offer_over(stream, own, file)
 }
@@ -37,24 +37,34 @@ pub(super) fn offer_over(
     stream: UnixStream,
     own: QpnRange,
     file: BorrowedFd<'_>,
-) -> Result<Accepted, Refusal> {
+) -> Result<Offered, Refusal> {
     let no_room = |_| NotAccepted::NoRoom;
-    stream
-        .set_read_timeout(Some(ANSWER_TIMEOUT))
-        .map_err(no_room)?;
+    stream.set_nonblocking(true).map_err(no_room)?;
     fork::give_up_in_children(&stream).map_err(no_room)?;
     message::send(&stream, Kind::Offer, own, &[file]).map_err(|_| NotAccepted::Silent)?;
+    let mut answer = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+    // Without an answer, or after a signal, the caller asks again.
+    let _ = poll(&mut answer, PollTimeout::from(ANSWER_MS));
+    answer_over(stream)
+}
+
+/// The answer that has come by the connection of an offer.
+///
+/// # Errors
+/// See [`Refusal`].
+pub(crate) fn answer_over(stream: UnixStream) -> Result<Offered, Refusal> {
     match message::receive(&stream) {
         Ok(Some(answer)) if answer.kind == Kind::Accept => {
             let mut descriptors = answer.descriptors.into_iter();
             let (Some(descriptor), None) = (descriptors.next(), descriptors.next()) else {
                 return Err(NotAccepted::NoRoom.into());
             };
-            Ok(Accepted {
+            Ok(Offered::Accepted(Accepted {
                 connection: stream.into(),
                 descriptor,
-            })
+            }))
         }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Offered::Waiting(stream.into())),
         Ok(_) | Err(_) => Err(Refusal {
             why: NotAccepted::Silent,
             witness: Some(stream.into()),

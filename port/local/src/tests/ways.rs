@@ -6,13 +6,13 @@ use crate::ring::{MAX_PACKET_BYTES, Receiver};
 use crate::{LaneConfig, Lanes};
 use roce_port::memory::{MemoryIp, MemoryPort};
 use roce_port::{
-    Accepted, Layer as _, Layered, Neighbours, NotAccepted, Offers, Port, PortCapabilities,
-    PortError, PortFd, Refusal, RxSink,
+    Accepted, Layer as _, Layered, Neighbours, NotAccepted, Offered, Offers, Port,
+    PortCapabilities, PortError, PortFd, Refusal, RxSink,
 };
 use roce_stack::{Flow, QpnRange, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot};
 use roce_wire::Qpn;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,10 @@ struct Host {
     accepted: Option<(Receiver, UnixStream)>,
     offers: usize,
     doorbells: Doorbells,
+    /// Whether the neighbour does not answer yet.
+    hesitates: bool,
+    /// What it answers then.
+    descriptor: Option<OwnedFd>,
 }
 
 type Device = Layered<Lanes, Host>;
@@ -39,6 +43,8 @@ fn device(thinks_for: Duration) -> Device {
         accepted: None,
         offers: 0,
         doorbells: Doorbells::new().expect("doorbells"),
+        hesitates: false,
+        descriptor: None,
     };
     Layered { layer, port }
 }
@@ -87,6 +93,28 @@ fn a_device_that_answers_slowly_and_closes_each_lane_gets_few_offers() {
     assert!(device.port.port.out.len() > 80, "the others go by the port");
 }
 
+/// On a busy machine, a process may not get a processor for a while.
+#[test]
+fn packets_wait_for_the_answer_of_their_device_alone() {
+    let mut device = device(Duration::ZERO);
+    device.port.hesitates = true;
+    for _ in 0..3 {
+        assert!(!send(&mut device, NEIGHBOUR, 100));
+        assert!(device.has_room_for_others());
+        assert!(send(
+            &mut device,
+            Ipv4Addr::new(198, 51, 100, 1).into(),
+            100
+        ));
+    }
+    device.port.hesitates = false;
+    assert!(send(&mut device, NEIGHBOUR, 100));
+    assert_eq!(
+        (device.port.offers, counter(&device, "tx_lane_packets")),
+        (1, 1)
+    );
+}
+
 #[test]
 fn a_full_lane_keeps_packets_to_others_from_nothing() {
     let mut device = device(Duration::ZERO);
@@ -129,7 +157,7 @@ impl Neighbours for Host {
         to: IpAddr,
         _part: QpnRange,
         file: BorrowedFd<'_>,
-    ) -> Result<Accepted, Refusal> {
+    ) -> Result<Offered, Refusal> {
         if to != NEIGHBOUR {
             return Err(NotAccepted::Nobody.into());
         }
@@ -139,9 +167,24 @@ impl Neighbours for Host {
         let (_, descriptor) = self.doorbells.add().expect("a doorbell");
         let ring = Receiver::open(file, false).expect("a ring");
         self.accepted = Some((ring, theirs));
-        Ok(Accepted {
+        if self.hesitates {
+            self.descriptor = Some(descriptor);
+            return Ok(Offered::Waiting(connection.into()));
+        }
+        Ok(Offered::Accepted(Accepted {
             connection: connection.into(),
             descriptor,
+        }))
+    }
+
+    fn answer(&mut self, connection: OwnedFd) -> Result<Offered, Refusal> {
+        let hesitates = self.hesitates;
+        Ok(match self.descriptor.take_if(|_| !hesitates) {
+            None => Offered::Waiting(connection),
+            Some(descriptor) => Offered::Accepted(Accepted {
+                connection,
+                descriptor,
+            }),
         })
     }
 
