@@ -1,11 +1,14 @@
 //! Lanes as a layer around a port.
 
-use crate::doorbell::Ringer;
+mod counters;
+mod destination;
+
 use crate::inbox::{Inbox, Incoming};
 use crate::ring::{Label, MAX_PACKET_BYTES, NoRoom, Sender};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use counters::LaneCounters;
+use destination::{Destination, Lane, Link, settle};
 use nix::sys::resource::{Resource, getrlimit};
-use roce_port::{Accepted, Layer, NotAccepted, Offered, Port, PortError, PortFd, Refusal, RxSink};
+use roce_port::{Layer, NotAccepted, Offered, Port, PortError, PortFd, Refusal, RxSink};
 use roce_stack as stack;
 use roce_stack::{
     Flow, IpCovered, QpnRange, ReserveError, RoceVersion, RxMeta, Sequenced, TxMeta, TxSlot,
@@ -95,44 +98,6 @@ pub struct Lanes {
     counters: LaneCounters,
 }
 
-#[derive(Debug, Default)]
-struct LaneCounters {
-    tx_packets: u64,
-    tx_bytes: u64,
-    rx_packets: u64,
-    rx_bytes: u64,
-    opened: u64,
-    accepted: u64,
-    wake_ups: u64,
-    full: u64,
-    stalled: u64,
-    broken: u64,
-    silent: u64,
-    other_user: u64,
-    no_room: u64,
-}
-
-impl LaneCounters {
-    /// Counts the answer to an offer, if it is one. Returns what follows from it.
-    fn note(&mut self, offered: Result<(Link, OwnedFd), Refusal>) -> (Link, Option<OwnedFd>) {
-        match offered {
-            Ok((link, connection)) => {
-                self.opened += u64::from(link.lane().is_some());
-                (link, Some(connection))
-            }
-            Err(Refusal { why, witness }) => {
-                match why {
-                    NotAccepted::Nobody => {}
-                    NotAccepted::OtherUser => self.other_user += 1,
-                    NotAccepted::Silent => self.silent += 1,
-                    NotAccepted::NoRoom => self.no_room += 1,
-                }
-                (Link::Port, witness)
-            }
-        }
-    }
-}
-
 /// A device that packets are sent to, and the address that they come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Peer {
@@ -150,48 +115,6 @@ enum Way {
     Nobody { until: Instant, pause: Duration },
 }
 
-/// A lane to another device.
-#[derive(Debug)]
-struct Lane {
-    ring: Sender,
-    doorbell: Ringer,
-    /// Whether packets were committed since the last flush.
-    is_dirty: bool,
-    /// Since when the ring has had no room.
-    full_since: Option<Instant>,
-}
-
-/// How packets get to a device that is there.
-#[derive(Debug)]
-enum Link {
-    Lane(Lane),
-    /// The device has not answered the offer of this ring yet: packets wait.
-    Offered {
-        ring: Sender,
-        since: Instant,
-    },
-    /// By the port inside.
-    Port,
-}
-
-impl Link {
-    #[inline]
-    fn lane(&self) -> Option<&Lane> {
-        match self {
-            Self::Lane(lane) => Some(lane),
-            Self::Offered { .. } | Self::Port => None,
-        }
-    }
-
-    #[inline]
-    fn lane_mut(&mut self) -> Option<&mut Lane> {
-        match self {
-            Self::Lane(lane) => Some(lane),
-            Self::Offered { .. } | Self::Port => None,
-        }
-    }
-}
-
 /// The way of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
@@ -199,81 +122,6 @@ enum Route {
     /// The device has not answered yet.
     Wait,
     Port,
-}
-
-/// A device that packets are sent to.
-#[derive(Debug)]
-struct Destination {
-    peer: Peer,
-    link: Link,
-    /// A connection that closes when the device is gone. Without one, it counts as there for ever.
-    connection: Option<OwnedFd>,
-    /// When it was found.
-    since: Instant,
-    /// The pause that would have come before the next offer, if nobody had been found.
-    pause: Duration,
-    /// The number of packets and runs since the connection was looked at.
-    packets: u32,
-    /// The QP that the last packet was for.
-    last_qp: Option<Qpn>,
-    /// All such QPs, or some of them.
-    qps: HashSet<u32>,
-}
-
-impl Destination {
-    /// Whether the device is gone.
-    fn has_ended(&self) -> bool {
-        if self.has_closed_its_lane() {
-            return true;
-        }
-        let Some(connection) = &self.connection else {
-            return false;
-        };
-        let mut fds = [PollFd::new(connection.as_fd(), PollFlags::empty())];
-        let polled = poll(&mut fds, PollTimeout::ZERO);
-        polled.is_ok_and(|ready| ready > 0)
-    }
-
-    #[inline]
-    fn has_closed_its_lane(&self) -> bool {
-        self.link.lane().is_some_and(|lane| lane.ring.is_closed())
-    }
-
-    /// Whether to look whether the device is gone, before a packet to `qp`. Another process may have its part
-    /// of the QPN space now, but draws new QPNs.
-    #[inline]
-    fn must_look(&mut self, qp: Qpn, is_retransmission: bool) -> bool {
-        self.packets += 1;
-        let is_due = self.packets >= LOOK_INTERVAL || is_retransmission;
-        if is_due || self.has_closed_its_lane() {
-            self.packets = 0;
-            return true;
-        }
-        if self.last_qp == Some(qp) {
-            return false;
-        }
-        self.last_qp = Some(qp);
-        if self.qps.len() >= MOST_QPS {
-            self.qps.clear();
-        }
-        self.qps.insert(qp.get())
-    }
-}
-
-impl Lane {
-    /// Shows the receiver what was committed, and wakes it up if it sleeps. Returns whether it slept.
-    #[inline]
-    fn show(&mut self) -> bool {
-        if !std::mem::take(&mut self.is_dirty) {
-            return false;
-        }
-        self.ring.show();
-        let slept = self.ring.must_wake_receiver();
-        if slept {
-            self.doorbell.ring();
-        }
-        slept
-    }
 }
 
 /// Where the last reservation lies.
@@ -648,27 +496,6 @@ impl Lanes {
     }
 }
 
-/// The link for a ring that was offered, and the connection to the device.
-fn settle(mut ring: Sender, since: Instant, offered: Offered) -> Result<(Link, OwnedFd), Refusal> {
-    match offered {
-        Offered::Waiting(connection) => Ok((Link::Offered { ring, since }, connection)),
-        Offered::Accepted(Accepted {
-            connection,
-            descriptor,
-        }) => {
-            let doorbell = Ringer::new(descriptor).ok_or(NotAccepted::NoRoom)?;
-            ring.note_accepted();
-            let lane = Lane {
-                ring,
-                doorbell,
-                is_dirty: false,
-                full_since: None,
-            };
-            Ok((Link::Lane(lane), connection))
-        }
-    }
-}
-
 /// The most lanes of a device in each direction, so that they take at most a quarter of the descriptors that
 /// the process may have: four for each device that it sends to and receives from. 128 lanes have 64 MiB of memory,
 /// if all of it is used.
@@ -864,23 +691,6 @@ impl Layer for Lanes {
     }
 
     fn each_counter(&self) -> Vec<(&'static str, u64)> {
-        let of = &self.counters;
-        vec![
-            ("tx_packets", of.tx_packets),
-            ("rx_packets", of.rx_packets),
-            ("tx_bytes", of.tx_bytes),
-            ("rx_bytes", of.rx_bytes),
-            ("tx_lane_packets", of.tx_packets),
-            ("rx_lane_packets", of.rx_packets),
-            ("lanes_opened", of.opened),
-            ("lanes_accepted", of.accepted),
-            ("lane_wake_ups", of.wake_ups),
-            ("tx_lane_full", of.full),
-            ("tx_lane_stalled", of.stalled),
-            ("lanes_broken", of.broken),
-            ("lanes_silent", of.silent),
-            ("lanes_other_user", of.other_user),
-            ("lanes_no_room", of.no_room),
-        ]
+        self.counters.each()
     }
 }
