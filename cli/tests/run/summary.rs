@@ -79,7 +79,7 @@ fn the_summary_covers_a_program_and_its_children() {
             for part in parts {
                 assert!(told.contains(part), "{who:?}: {told}");
             }
-            let by_lane = told.contains("MB received, all in shared memory");
+            let by_lane = told.contains(" in shared memory");
             assert_eq!(by_lane, shares_memory, "{who:?}: {told}");
         }
     }

@@ -175,6 +175,8 @@ pub fn packets_not_sent(counter: impl Fn(&str) -> u64) -> Vec<PacketsNotSent> {
 mod tests {
     use super::*;
     use roce_faults::{FaultCounters, LinkGate};
+    use roce_local::{LaneConfig, Lanes};
+    use roce_port::Layer as _;
     use roce_udp::TxDrop;
 
     #[test]
@@ -204,10 +206,13 @@ mod tests {
         let xdp = roce_xdp::net::Refusal::ALL.map(|reason| reason.name());
         let udp = TxDrop::ALL.map(TxDrop::name);
         let faults = FaultCounters::default().each();
+        let lanes = Lanes::new(LaneConfig::default()).expect("descriptors");
+        let lanes = lanes.each_counter();
         let known: Vec<&str> = xdp
             .into_iter()
             .chain(udp)
             .chain(faults.map(|(name, _)| name))
+            .chain(lanes.iter().map(|(name, _)| *name))
             .chain([LinkGate::COUNTER])
             .collect();
         for name in REFUSALS.iter().flat_map(|refusal| refusal.counters) {
