@@ -40,6 +40,11 @@ pub trait Layer {
         port.commit();
     }
 
+    /// [`Port::set_addresses`].
+    fn set_addresses(&mut self, port: &mut impl Port, addresses: Vec<IpAddr>) {
+        port.set_addresses(addresses);
+    }
+
     /// [`Port::note_time`].
     #[inline]
     fn note_time(&mut self, port: &mut impl Port, now: Option<Instant>) {
@@ -155,7 +160,7 @@ impl<L: Layer, P: Port> Port for Layered<L, P> {
     }
 
     fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
-        self.port.set_addresses(addresses);
+        self.layer.set_addresses(&mut self.port, addresses);
     }
 
     fn join(&mut self, group: IpAddr) -> Result<(), PortError> {

@@ -10,8 +10,11 @@ use std::sync::Arc;
 /// Reaches the open devices on this host that share an address and UDP port 4791, if they belong to this
 /// user, according to the kernel, and the address is one of this network namespace.
 pub trait Neighbours {
+    /// Whether the address is one of this host's, in the device's network namespace.
+    fn is_here(&self, address: IpAddr) -> bool;
+
     /// Offers a file to the device whose QPs have the numbers of `part` at the address `to`. Waits for its answer
-    /// only for a moment, because others wait for the caller.
+    /// for 2 ms at most, because others wait for the caller.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -95,7 +98,9 @@ impl NotAccepted {
         match self {
             Self::Nobody => "no device of this host has the address",
             Self::OtherUser => "the other process belongs to another user",
-            Self::Silent => "the other process did not answer in time, or has another version",
+            Self::Silent => {
+                "the other process did not answer in time, takes none, or has another version"
+            }
             Self::NoRoom => "one of the processes has no memory or descriptors left for it",
         }
     }

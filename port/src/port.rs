@@ -133,7 +133,8 @@ pub trait Port: Transmit {
 
     /// Tells the port the time, by the clock of whoever drives it. A port that has received nothing for a while
     /// may then spare system calls: [`Port::receive`] asks the kernel only once in some microseconds. With
-    /// `None`, and if this is never called, it always asks.
+    /// `None`, and if this is never called, it always asks. With `None`, packets also wait for nothing that another
+    /// process has to do.
     #[inline]
     fn note_time(&mut self, _now: Option<Instant>) {}
 

@@ -69,6 +69,8 @@ fn a_message_that_has_arrived_is_acknowledged_before_the_qp_is_destroyed() {
         );
         a.connect(&b);
         b.connect(&a);
+        // From now on, what is posted is at the peer when the call returns.
+        a.run(SendOp::Write(b.region.remote(0)));
         let sges = [b.region.slice(0, 64).expect("in range")];
         let receive = RecvRequest {
             wr_id: 1,

@@ -152,7 +152,8 @@ impl Sender {
         let start = self.ring.at(self.tail + HEAD_BYTES as u64);
         // SAFETY: the room is free and at most the ring's length, which is mapped from each position on. A
         // receiver that keeps to the protocol does not look at it. One that does not can change the bytes
-        // under us, which changes what it receives itself: they are only written.
+        // under us. That changes what it receives itself, and nothing else: no length or address is read
+        // back, only, with an ICRC, the bytes that the ICRC covers.
         unsafe { std::slice::from_raw_parts_mut(start, bytes) }
     }
 

@@ -4,7 +4,7 @@ mod steering;
 
 use std::hint::cold_path;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -472,15 +472,19 @@ impl Port for UdpPort {
 }
 
 impl Neighbours for UdpPort {
+    fn is_here(&self, address: IpAddr) -> bool {
+        // The thread may have moved to another namespace, where other devices have the same addresses.
+        let same_namespace = self.namespace.is_some() && share::namespace() == self.namespace;
+        same_namespace && is_address_of_host(&self.config, address)
+    }
+
     fn offer(
         &mut self,
         to: IpAddr,
         part: QpnRange,
         file: BorrowedFd<'_>,
     ) -> Result<Offered, Refusal> {
-        // The thread may have moved to another namespace, where other devices have the same addresses.
-        let is_here = self.namespace.is_some() && share::namespace() == self.namespace;
-        match self.config.part.filter(|_| is_here) {
+        match self.config.part.filter(|_| self.is_here(to)) {
             Some(own) => share::offer(to, self.config.interface_index, part, own, file),
             None => Err(NotAccepted::Nobody.into()),
         }
@@ -500,6 +504,15 @@ impl Neighbours for UdpPort {
 /// never shares a datagram, because the sender can't tell which process receives it.
 fn joinable_part(to_qp: Qpn) -> Option<QpnRange> {
     (to_qp != Qpn::QP1).then(|| QpnRange::of(to_qp))
+}
+
+/// Whether a socket can have the address: then it is one of this host's.
+fn is_address_of_host(config: &UdpPortConfig, address: IpAddr) -> bool {
+    let address = match address {
+        IpAddr::V4(address) => SocketAddr::from((address, 0)),
+        IpAddr::V6(address) => SocketAddrV6::new(address, 0, 0, config.interface_index).into(),
+    };
+    UdpSocket::bind(address).is_ok()
 }
 
 fn not_an_address(config: &UdpPortConfig, address: IpAddr) -> PortError {

@@ -65,10 +65,8 @@ pub(crate) fn answer_over(stream: UnixStream) -> Result<Offered, Refusal> {
             }))
         }
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Offered::Waiting(stream.into())),
-        Ok(_) | Err(_) => Err(Refusal {
-            why: NotAccepted::Silent,
-            witness: Some(stream.into()),
-        }),
+        // A member that refuses closes the connection.
+        Ok(_) | Err(_) => Err(NotAccepted::Silent.into()),
     }
 }
 

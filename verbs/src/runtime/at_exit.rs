@@ -33,7 +33,7 @@ fn send_all() {
         if let Some(device) = device.upgrade()
             && let Some(mut engine) = obtain(|| device.engine.try_lock())
         {
-            engine.send_waiting(device.now());
+            engine.send_all(device.now());
         }
     }
 }

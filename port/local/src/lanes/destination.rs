@@ -1,6 +1,6 @@
 //! The devices that packets are sent to.
 
-use super::{LOOK_INTERVAL, MOST_QPS, Peer};
+use super::{AFTER_SILENCE, LOOK_INTERVAL, MOST_QPS, Peer};
 use crate::doorbell::Ringer;
 use crate::ring::Sender;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -57,7 +57,8 @@ impl Link {
 pub(super) struct Destination {
     pub(super) peer: Peer,
     pub(super) link: Link,
-    /// A connection that closes when the device is gone. Without one, it counts as there for ever.
+    /// A connection that closes when the device is gone. Without one, it counts as gone after
+    /// [`AFTER_SILENCE`].
     pub(super) connection: Option<OwnedFd>,
     /// When it was found.
     pub(super) since: Instant,
@@ -78,7 +79,7 @@ impl Destination {
             return true;
         }
         let Some(connection) = &self.connection else {
-            return false;
+            return self.since.elapsed() > AFTER_SILENCE;
         };
         let mut fds = [PollFd::new(connection.as_fd(), PollFlags::empty())];
         let polled = poll(&mut fds, PollTimeout::ZERO);

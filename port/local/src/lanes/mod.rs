@@ -36,9 +36,8 @@ const SHORT_PAUSE: Duration = Duration::from_millis(16);
 /// The pause before an offer to the successor of a device that has not answered.
 const AFTER_SILENCE: Duration = Duration::from_secs(10);
 /// The time for which packets wait for a device's answer. They wait alone: the thread that has the device goes on
-/// with others. With four ranks of MPI beside builds on two processors, an answer took up to 0.9 s; and a process that is
-/// stopped would not read its sockets either.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
+/// with others. Peers that wait for acknowledgements have retried a few times by then.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(250);
 /// The time for which a full lane keeps its packets back. Then its receiver counts as stopped, and packets
 /// are lost, as a socket's are.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -52,6 +51,8 @@ const PORT_INTERVAL: stack::Duration = stack::Duration::from_micros(10);
 /// The same, if that port has received nothing for [`SILENCE`].
 const SILENT_PORT_INTERVAL: stack::Duration = stack::Duration::from_micros(50);
 const SILENCE: stack::Duration = stack::Duration::from_secs(1);
+/// The most turns that take packets from the port inside before those of a new lane.
+const MOST_TURNS: usize = 64;
 /// "Don't fragment", as all packets of RoCE.
 const DONT_FRAGMENT: u16 = 0x4000;
 
@@ -88,6 +89,8 @@ pub struct Lanes {
     hidden: usize,
     /// The packets of a run that is lost are written here, and a packet that was received lies here.
     room: Vec<u8>,
+    /// Whether the driver has said that nothing may stay behind.
+    is_urgent: bool,
     /// The time, if the driver tells it.
     now: Option<stack::Instant>,
     /// When the port inside has to be asked again.
@@ -154,6 +157,7 @@ impl Lanes {
             reserved: Reserved::Port,
             hidden: 0,
             room: vec![0; MAX_PACKET_BYTES],
+            is_urgent: false,
             now: None,
             ask_port_at: None,
             port_received_at: stack::Instant::ZERO,
@@ -215,6 +219,8 @@ impl Lanes {
         self.hear(port, place);
         match self.destinations[place].as_ref().map(|at| &at.link) {
             Some(Link::Lane(_)) => Route::Lane(place),
+            // Nothing may stay behind: a QP is about to lose its state, or the process ends.
+            Some(Link::Offered { .. }) if self.is_urgent => Route::Port,
             Some(Link::Offered { .. }) => Route::Wait,
             Some(Link::Port) | None => Route::Port,
         }
@@ -331,6 +337,10 @@ impl Lanes {
 
     /// Offers a lane. Returns the place of the destination, also if it refuses; `None` if nobody is there.
     fn open(&mut self, port: &mut impl Port, peer: Peer, pause: Duration) -> Option<usize> {
+        // What was sent by the port arrives before what takes the lane.
+        if port.queued() > 0 {
+            let _ = port.flush();
+        }
         let offered = self.offer(port, peer);
         if matches!(&offered, Err(Refusal { why, .. }) if *why == NotAccepted::Nobody) {
             return None;
@@ -360,6 +370,9 @@ impl Lanes {
     /// Offers a lane to a device.
     fn offer(&self, port: &mut impl Port, peer: Peer) -> Result<(Link, OwnedFd), Refusal> {
         let neighbours = port.neighbours().ok_or(NotAccepted::Nobody)?;
+        if !neighbours.is_here(peer.dst) {
+            return Err(NotAccepted::Nobody.into());
+        }
         let has_ring = |of: &&Destination| !matches!(of.link, Link::Port);
         let open = self.destinations.iter().flatten().filter(has_ring).count();
         if open >= self.most {
@@ -417,13 +430,13 @@ impl Lanes {
     }
 
     /// Lends a buffer for a packet that is lost.
-    fn lose(&mut self, src_port: u16, len: usize) -> TxSlot<'_> {
+    fn lose(&mut self, src: IpAddr, src_port: u16, len: usize) -> TxSlot<'_> {
         self.counters.stalled += 1;
         self.reserved = Reserved::Lost;
         TxSlot {
             bytes: &mut self.room[..len.min(MAX_PACKET_BYTES)],
             src_port,
-            ip: IpCovered::OnHost,
+            ip: covered(self.config.with_icrc, src, 0),
             kept: false,
         }
     }
@@ -565,7 +578,7 @@ impl Layer for Lanes {
             Some(Err(NoRoom::Full)) => {
                 cold_path();
                 return match self.note_full(place) {
-                    true => Ok(self.lose(src_port, len)),
+                    true => Ok(self.lose(to.src, src_port, len)),
                     false => {
                         self.reserved = Reserved::Lost;
                         Err(ReserveError::Full)
@@ -576,7 +589,7 @@ impl Layer for Lanes {
                 cold_path();
                 self.counters.broken += 1;
                 self.close(place);
-                return Ok(self.lose(src_port, len));
+                return Ok(self.lose(to.src, src_port, len));
             }
         };
         self.reserved = Reserved::Lane(place);
@@ -593,6 +606,16 @@ impl Layer for Lanes {
             ip: covered(has_icrc, to.src, 0),
             kept: false,
         })
+    }
+
+    fn set_addresses(&mut self, port: &mut impl Port, addresses: Vec<IpAddr>) {
+        for place in 0..self.destinations.len() {
+            let destination = self.destinations[place].as_ref();
+            if destination.is_some_and(|of| !addresses.contains(&of.peer.src)) {
+                self.close(place);
+            }
+        }
+        port.set_addresses(addresses);
     }
 
     fn has_room_for_others(&self, port: &impl Port) -> bool {
@@ -620,6 +643,7 @@ impl Layer for Lanes {
 
     fn note_time(&mut self, port: &mut impl Port, now: Option<stack::Instant>) {
         self.now = now;
+        self.is_urgent = now.is_none();
         port.note_time(now);
     }
 
@@ -631,6 +655,17 @@ impl Layer for Lanes {
     ) -> Result<usize, PortError> {
         if self.incoming.is_empty() && !self.inbox.has_any() {
             return port.receive(budget, sink);
+        }
+        if self.inbox.has_any() {
+            cold_path();
+            // Packets that have come by the port were sent before those in a new lane.
+            port.note_time(None);
+            for _ in 0..MOST_TURNS {
+                if port.receive(budget, sink)? == 0 {
+                    break;
+                }
+            }
+            port.note_time(self.now);
         }
         let packets = self.take(budget, sink);
         if !self.must_ask_port() {

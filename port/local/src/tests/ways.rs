@@ -9,7 +9,9 @@ use roce_port::{
     Accepted, Layer as _, Layered, Neighbours, NotAccepted, Offered, Offers, Port,
     PortCapabilities, PortError, PortFd, Refusal, RxSink,
 };
-use roce_stack::{Flow, QpnRange, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot};
+use roce_stack::{
+    Flow, Instant, QpnRange, ReserveError, RoceVersion, Sequenced, Transmit, TxMeta, TxSlot,
+};
 use roce_wire::Qpn;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -98,6 +100,7 @@ fn a_device_that_answers_slowly_and_closes_each_lane_gets_few_offers() {
 fn packets_wait_for_the_answer_of_their_device_alone() {
     let mut device = device(Duration::ZERO);
     device.port.hesitates = true;
+    device.note_time(Some(Instant::ZERO));
     for _ in 0..3 {
         assert!(!send(&mut device, NEIGHBOUR, 100));
         assert!(device.has_room_for_others());
@@ -107,6 +110,11 @@ fn packets_wait_for_the_answer_of_their_device_alone() {
             100
         ));
     }
+    // A QP that is about to lose its state, and a program that ends, wait for nothing.
+    device.note_time(None);
+    assert!(send(&mut device, NEIGHBOUR, 100));
+    assert_eq!(device.port.port.out.len(), 4);
+    device.note_time(Some(Instant::ZERO));
     device.port.hesitates = false;
     assert!(send(&mut device, NEIGHBOUR, 100));
     assert_eq!(
@@ -152,6 +160,10 @@ fn destinations_beyond_number_take_no_memory_each() {
 }
 
 impl Neighbours for Host {
+    fn is_here(&self, address: IpAddr) -> bool {
+        address == NEIGHBOUR
+    }
+
     fn offer(
         &mut self,
         to: IpAddr,

@@ -205,6 +205,7 @@ impl Engine {
     /// processed those packets.
     pub(crate) fn catch_up(&mut self, now: Instant) {
         self.asks_kernel = true;
+        self.port.note_time(None);
         for _ in 0..CATCH_UP_TURNS {
             if !self.progress(now) {
                 break;

@@ -14,9 +14,11 @@ impl Engine {
         let now = self.nic_time(now);
         let mut busy = false;
         if self.nic.wants_to_send() {
+            let before = self.nic.counters()[Stat::TxPackets];
             self.nic.transmit(now, &mut *self.port);
             self.pacing.note_sent();
-            busy = true;
+            // A destination may have no room for what is ready.
+            busy = self.nic.counters()[Stat::TxPackets] != before || !self.nic.wants_to_send();
         }
         if (busy || self.port.queued() > 0)
             && let Err(error) = self.port.flush()
@@ -44,6 +46,14 @@ impl Engine {
     /// Whether what was posted to a QP can wait. If the QP has nothing in flight, its peer may be idle.
     fn can_wait(&self, qpn: Qpn) -> bool {
         !self.has_stopped() && self.nic.wants_to_send() && self.nic.has_in_flight(qpn)
+    }
+
+    /// Sends all that is ready, before the process ends.
+    pub(in crate::runtime) fn send_all(&mut self, now: Instant) {
+        self.port.note_time(None);
+        if self.pacing.has_waiting() || self.nic.wants_to_send() {
+            self.send(now);
+        }
     }
 
     /// Sends what waits, if anything does.
