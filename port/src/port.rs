@@ -131,7 +131,7 @@ pub trait Port: Transmit {
     /// Leaves a group that was joined with [`Port::join`]; otherwise does nothing.
     fn leave(&mut self, group: IpAddr);
 
-    /// Tells the port the time, by the clock of whoever drives it. A port that has received nothing for a while
+    /// Gives the port the time, by the clock of the code that drives it. A port that has received nothing for a while
     /// may then spare system calls: [`Port::receive`] asks the kernel only once in some microseconds. With
     /// `None`, and if this is never called, it always asks. With `None`, packets also wait for nothing that another
     /// process has to do.

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
-/// The doorbells of a receiver, behind one descriptor to wait on. Each sender has one of its own: whoever
-/// has a socket can shut it down or connect it elsewhere, and then it rings for nobody.
+/// The doorbells of a receiver, behind one descriptor to wait on. Each sender has one of its own: a process
+/// that has a socket can shut it down or connect it elsewhere, and then it rings for nobody.
 #[derive(Debug)]
 pub(crate) struct Doorbells {
     all: Arc<Epoll>,
@@ -26,8 +26,8 @@ impl Doorbells {
         Ok(Self { all, own })
     }
 
-    /// A doorbell for a sender, and the sender's descriptor of it: a socket, because whoever has an eventfd
-    /// can make all writes to it block.
+    /// A doorbell for a sender, and the sender's descriptor of it: a socket, because a process that has an
+    /// eventfd can make all writes to it block.
     pub(crate) fn add(&self) -> io::Result<(Doorbell, OwnedFd)> {
         let (reader, writer) = UnixDatagram::pair()?;
         fork::give_up_in_children(&reader)?;

@@ -29,7 +29,7 @@ pub struct Inbox {
     waiting: Mutex<Vec<Incoming>>,
     /// The number of those that wait.
     count: AtomicUsize,
-    /// The number of those that may come yet.
+    /// The number of places left.
     places: Arc<AtomicUsize>,
     doorbells: Doorbells,
     wants_icrc: bool,

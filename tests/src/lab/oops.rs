@@ -17,7 +17,7 @@ const SIGNS: &[&str] = &[
     "blocked for more than",
 ];
 
-/// A warning that is the kernel's own fault, whoever the peer is. If an initiator has gone before the target
+/// A warning that is the kernel's own fault, with any peer. If an initiator has gone before the target
 /// knows that its answer to the logout has arrived, the answer's send fails. ib_isert then releases the command
 /// while it is still in the connection's list. With loss, the acknowledgement may not arrive.
 const FAULT_OF_ISERT: &str = "iscsit_release_cmd+";

@@ -63,7 +63,7 @@ pub struct UdpPort {
     calls: u32,
     /// The number of them in a row that have found nothing.
     empty_calls: u32,
-    /// The time, if the driver tells it.
+    /// The time, if the driver gives it.
     now: Option<Instant>,
     /// When the kernel was asked last.
     asked_at: Instant,

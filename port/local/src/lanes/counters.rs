@@ -47,23 +47,22 @@ impl LaneCounters {
 
     /// Their names and values.
     pub(super) fn each(&self) -> Vec<(&'static str, u64)> {
-        let of = self;
         vec![
-            ("tx_packets", of.tx_packets),
-            ("rx_packets", of.rx_packets),
-            ("tx_bytes", of.tx_bytes),
-            ("rx_bytes", of.rx_bytes),
-            ("tx_lane_packets", of.tx_packets),
-            ("rx_lane_packets", of.rx_packets),
-            ("lanes_opened", of.opened),
-            ("lanes_accepted", of.accepted),
-            ("lane_wake_ups", of.wake_ups),
-            ("tx_lane_full", of.full),
-            ("tx_lane_stalled", of.stalled),
-            ("lanes_broken", of.broken),
-            ("lanes_silent", of.silent),
-            ("lanes_other_user", of.other_user),
-            ("lanes_no_room", of.no_room),
+            ("tx_packets", self.tx_packets),
+            ("rx_packets", self.rx_packets),
+            ("tx_bytes", self.tx_bytes),
+            ("rx_bytes", self.rx_bytes),
+            ("tx_lane_packets", self.tx_packets),
+            ("rx_lane_packets", self.rx_packets),
+            ("lanes_opened", self.opened),
+            ("lanes_accepted", self.accepted),
+            ("lane_wake_ups", self.wake_ups),
+            ("tx_lane_full", self.full),
+            ("tx_lane_stalled", self.stalled),
+            ("lanes_broken", self.broken),
+            ("lanes_silent", self.silent),
+            ("lanes_other_user", self.other_user),
+            ("lanes_no_room", self.no_room),
         ]
     }
 }

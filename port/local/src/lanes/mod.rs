@@ -91,13 +91,13 @@ pub struct Lanes {
     room: Vec<u8>,
     /// Whether the driver has said that nothing may stay behind.
     is_urgent: bool,
-    /// The time, if the driver tells it.
+    /// The time, if the driver gives it.
     now: Option<stack::Instant>,
     /// When the port inside has to be asked again.
     ask_port_at: Option<stack::Instant>,
     /// When the port inside has received packets last.
     port_received_at: stack::Instant,
-    /// Whether somebody has waited for descriptors, so that one of them may be the port's.
+    /// Whether a thread has waited for descriptors since, so that one of them may be the port's.
     has_slept: AtomicBool,
     counters: LaneCounters,
 }
@@ -115,7 +115,7 @@ struct Peer {
 enum Way {
     /// As the destination at this place says.
     Known(usize),
-    /// By the port inside, until somebody is there.
+    /// By the port inside, until a device is there.
     Nobody { until: Instant, pause: Duration },
 }
 
@@ -422,7 +422,7 @@ impl Lanes {
         let Some(lane) = destination.link.lane_mut() else {
             return true;
         };
-        // It may sleep although packets wait that no flush has told it of.
+        // It may sleep although packets wait that no flush has shown it.
         self.counters.wake_ups += u64::from(lane.show());
         let now = Instant::now();
         let since = *lane.full_since.get_or_insert(now);
