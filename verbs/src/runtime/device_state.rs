@@ -268,12 +268,9 @@ impl DeviceState {
         false
     }
 
-    /// Lets other threads run; only for a moment if packets are ready to be sent.
+    /// Lets other threads run. Does nothing if packets are ready to be sent.
     fn pause(&self, engine: EngineGuard<'_>, pause: Pause) {
         if engine.has_work() {
-            // The receiver of what can't be sent may need the processor.
-            drop(engine);
-            std::thread::yield_now();
             return;
         }
         self.pausing.fetch_add(1, Ordering::Relaxed);
