@@ -16,7 +16,7 @@ pub struct Framework {
     tcp: &'static str,
 }
 
-/// What a program's messages take.
+/// The way of a program's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// This stack, in memory that both ends share.

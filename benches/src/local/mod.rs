@@ -69,7 +69,7 @@ impl Part {
 pub struct Programs {
     /// The command `roce`.
     pub roce: PathBuf,
-    /// What frameworks need, if one is to be measured.
+    /// The programs for frameworks, if a framework is to be measured.
     pub frameworks: Option<Built>,
     /// The program that polls an empty CQ, if processor time is to be measured.
     pub empty_polls: Option<PathBuf>,

@@ -52,7 +52,7 @@ impl Doorbells {
     /// Silences the receiver's own doorbell and those of `senders` that have been rung.
     pub(crate) fn silence<'a>(&self, senders: impl Iterator<Item = &'a Doorbell> + Clone) {
         let mut rung = [EpollEvent::empty(); 16];
-        // What remains is still rung, and the next call silences it.
+        // Doorbells beyond these stay rung until the next call.
         let count = self.all.wait(&mut rung, EpollTimeout::ZERO).unwrap_or(0);
         for event in &rung[..count] {
             if event.data() == event_of(&self.own).data() {

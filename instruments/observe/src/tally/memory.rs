@@ -23,7 +23,7 @@ const MAGIC: u64 = u64::from_ne_bytes(*b"roce-ta3");
 /// number.
 const MIN_DESCRIPTOR: i32 = 600;
 
-/// Payload bytes that were sent and received, packets, and those of them that took lanes.
+/// The payload bytes sent and received, the number of packets, and the number of packets that took lanes.
 pub(super) type Traffic = [AtomicU64; 4];
 
 /// The layout of the memory. Every bit pattern is valid, whatever other processes write.

@@ -147,7 +147,7 @@ pub struct DeviceCount {
     /// The slot for this device's bytes while it is open; `None` if all slots are in use.
     slot: Option<usize>,
     process: u32,
-    /// Payload bytes that were sent and received, packets, and those of them that took lanes.
+    /// The payload bytes sent and received, the number of packets, and the number of packets that took lanes.
     traffic: [u64; 4],
 }
 

@@ -11,7 +11,7 @@ const ACCEPT: &str = "the program must take RDMA_CM_EVENT_CONNECT_REQUEST from i
 const ESTABLISH: &str = "the program must take RDMA_CM_EVENT_CONNECT_RESPONSE from its channel, bring its \
                          QP to RTS, and call rdma_establish";
 
-/// What the connections wait for, the peer or the program.
+/// Describes, for each connection that is not established, whether it waits for the peer or for the program.
 pub fn waits_of_connections(
     pending: &[Pending],
     mut evidence: GatheredEvidence,

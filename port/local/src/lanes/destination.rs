@@ -1,6 +1,6 @@
 //! The devices that packets are sent to.
 
-use super::{AFTER_SILENCE, LOOK_INTERVAL, MOST_QPS, Peer};
+use super::ways::Peer;
 use crate::doorbell::Ringer;
 use crate::ring::Sender;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -9,6 +9,13 @@ use roce_wire::Qpn;
 use std::collections::HashSet;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
+
+/// The pause before an offer to the successor of a device that has not answered.
+pub(super) const AFTER_SILENCE: Duration = Duration::from_secs(10);
+/// The number of reservations after which a sender looks whether the receiver is gone.
+const LOOK_INTERVAL: u32 = 4096;
+/// The most QPs that a lane remembers.
+const MOST_QPS: usize = 4096;
 
 /// A lane to another device.
 #[derive(Debug)]

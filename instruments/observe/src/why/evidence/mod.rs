@@ -68,7 +68,7 @@ fn retries(failure: &Failure) -> Option<u8> {
 }
 
 /// The findings about a failure. `kernel` is what the kernel shows, if that may have to do with the failure.
-/// Of the findings that mean something, the most certain is first.
+/// The findings that have a meaning come first, the most certain of them at the front.
 pub(super) fn findings(
     DeviceView { nic, port, .. }: &DeviceView<'_>,
     kernel: Option<&KernelView<'_>>,
