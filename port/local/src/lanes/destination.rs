@@ -1,12 +1,13 @@
 //! The devices that packets are sent to.
 
-use super::ways::Peer;
 use crate::doorbell::Ringer;
 use crate::ring::Sender;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use roce_port::{Accepted, NotAccepted, Offered, Refusal};
+use roce_stack::QpnRange;
 use roce_wire::Qpn;
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,14 @@ pub(super) const AFTER_SILENCE: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: u32 = 4096;
 /// The most QPs that a lane remembers.
 const MOST_QPS: usize = 4096;
+
+/// A device that packets are sent to, and the address that they come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Peer {
+    pub(super) src: IpAddr,
+    pub(super) dst: IpAddr,
+    pub(super) part: QpnRange,
+}
 
 /// A lane to another device.
 #[derive(Debug)]

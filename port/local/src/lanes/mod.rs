@@ -7,7 +7,7 @@ mod ways;
 use crate::inbox::{Inbox, Incoming};
 use crate::ring::{Label, MAX_PACKET_BYTES, NoRoom};
 use counters::LaneCounters;
-use destination::{Destination, Lane};
+use destination::{Destination, Lane, Peer};
 use nix::sys::resource::{Resource, getrlimit};
 use roce_port::{Layer, Port, PortError, PortFd, RxSink};
 use roce_stack as stack;
@@ -18,7 +18,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use ways::{Peer, Route, Way};
+use ways::{Route, Way};
 
 /// While packets come by lanes and none by the port inside, that port is asked once in this time: an
 /// empty look costs half a microsecond.

@@ -1,14 +1,13 @@
 //! The way of packets to each device: by a lane, by the port inside, or later.
 
 use super::Lanes;
-use super::destination::{AFTER_SILENCE, Destination, Link, settle};
+use super::destination::{AFTER_SILENCE, Destination, Link, Peer, settle};
 use crate::ring::Sender;
 use roce_port::{NotAccepted, Offered, Port, Refusal};
 use roce_stack::{QpnRange, RoceVersion, TxMeta};
 use roce_wire::Qpn;
 use std::collections::HashSet;
 use std::hint::cold_path;
-use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -28,14 +27,6 @@ const ANSWER_PATIENCE: Duration = Duration::from_millis(250);
 /// The time for which a full lane keeps its packets back. Then its receiver counts as stopped, and packets
 /// are lost, as a socket's are.
 const PATIENCE: Duration = Duration::from_millis(100);
-
-/// A device that packets are sent to, and the address that they come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Peer {
-    pub(super) src: IpAddr,
-    pub(super) dst: IpAddr,
-    pub(super) part: QpnRange,
-}
 
 /// How packets get to a device.
 #[derive(Clone, Copy, Debug)]
