@@ -102,7 +102,10 @@ impl Mapping {
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: as for fstatfs.
         Errno::result(unsafe { libc::fstat(file.as_raw_fd(), &raw mut stat) })?;
-        if system.f_type != TMPFS_MAGIC || stat.st_size != FILE_BYTES as libc::off_t {
+        if system.f_type != TMPFS_MAGIC {
+            return Err(invalid("the ring's file has pages of another size"));
+        }
+        if stat.st_size != FILE_BYTES as libc::off_t {
             return Err(invalid("the ring's file is not one of a lane's size"));
         }
         let mapping = Self::map(file)?;

@@ -36,7 +36,7 @@ const QUIET_POLL_INTERVAL: u32 = 8;
 /// The number of calls of `receive` in a row that find nothing after which a port counts as silent.
 const EMPTY_CALLS: u32 = 64;
 
-/// A silent port asks the kernel once in this time: an empty look costs half a microsecond.
+/// A silent port asks the kernel once in this time: an empty look costs about a microsecond.
 const SILENT_INTERVAL: Duration = Duration::from_micros(1);
 
 /// A port over UDP sockets. See the crate's documentation, and [`Port`] for the

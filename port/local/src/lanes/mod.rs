@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ways::{Route, Way};
 
 /// While packets come by lanes and none by the port inside, that port is asked once in this time: an
-/// empty look costs half a microsecond.
+/// empty look costs about a microsecond.
 const PORT_INTERVAL: stack::Duration = stack::Duration::from_micros(10);
 /// The same, if that port has received nothing for [`SILENCE`].
 const SILENT_PORT_INTERVAL: stack::Duration = stack::Duration::from_micros(50);

@@ -119,7 +119,7 @@ fn files_of_another_size_are_refused() {
 fn files_of_huge_pages_are_refused() {
     let flags = libc::MFD_ALLOW_SEALING | libc::MFD_HUGETLB;
     match file(flags, 2 << 20, SIZE | libc::F_SEAL_SEAL) {
-        Ok(huge) => assert!(refusal(&huge).contains("not one of a lane's size")),
+        Ok(huge) => assert!(refusal(&huge).contains("pages of another size")),
         Err(error) => testkit::skip("files of huge pages", &error.to_string()),
     }
 }
