@@ -34,6 +34,11 @@ pub trait Layer {
         port.has_room_for_others()
     }
 
+    /// [`Port::reserved`].
+    fn reserved<'a>(&'a mut self, port: &'a mut impl Port) -> &'a [u8] {
+        port.reserved()
+    }
+
     /// [`Transmit::commit`].
     #[inline]
     fn commit(&mut self, port: &mut impl Port) {
@@ -149,6 +154,10 @@ impl<L: Layer, P: Port> Port for Layered<L, P> {
 
     fn carries(&self, version: RoceVersion) -> bool {
         self.port.carries(version)
+    }
+
+    fn reserved(&mut self) -> &[u8] {
+        self.layer.reserved(&mut self.port)
     }
 
     fn check(&mut self, path: &TxMeta) -> Result<(), PortError> {

@@ -99,6 +99,10 @@ pub trait Port: Transmit {
         version == RoceVersion::V2
     }
 
+    /// The bytes of the last reservation, as the caller has written them: an observer reads them before
+    /// the commit. Empty if nothing is reserved, or if what is reserved is lost.
+    fn reserved(&mut self) -> &[u8];
+
     /// Checks whether the port can send packets along `_path`. Call this once, when a path is
     /// chosen. The port uses its present state, and sends no probe. For RoCEv2, a missing route is
     /// no error, because routes may change later. RoCE v1 is not routable, so it can't reach some

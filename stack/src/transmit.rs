@@ -4,8 +4,7 @@
 //!
 //! - [`Transmit::reserve_run`] lends a buffer for one packet or for several. The caller fills all of
 //!   [`TxSlot::bytes`] and calls [`Transmit::commit`] or [`Transmit::commit_last`].
-//! - A reservation that is not committed is dropped at the next reservation, and is not sent. The
-//!   next reservation for the same destination and length then gets the same header fields.
+//! - A reservation that is not committed is dropped at the next reservation, and is not sent.
 //! - Committed packets to one destination leave in the order in which they were
 //!   committed. The implementation may queue them, and the queue has a fixed bound:
 //!   when it is full, `reserve_run` returns [`ReserveError::Full`].

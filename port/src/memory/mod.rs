@@ -260,6 +260,13 @@ impl Port for MemoryPort {
         }
     }
 
+    fn reserved(&mut self) -> &[u8] {
+        match self.reserved {
+            Some(_) => &self.slot,
+            None => &[],
+        }
+    }
+
     fn carries(&self, version: RoceVersion) -> bool {
         version == self.version()
     }

@@ -321,6 +321,13 @@ impl Port for UdpPort {
         }
     }
 
+    fn reserved(&mut self) -> &[u8] {
+        match self.sockets.get(self.reserved_socket) {
+            Some(socket) => socket.queue.reserved(&self.sender.kept),
+            None => &[],
+        }
+    }
+
     fn activate(&mut self, address: IpAddr) -> Result<(), PortError> {
         if self.socket_of(address).is_some() {
             return Ok(());

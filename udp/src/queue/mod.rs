@@ -160,6 +160,8 @@ struct Reservation {
     flow: Option<FlowIndex>,
     id: u16,
     memory: Memory,
+    /// Where the packets start, in the arena or in the block.
+    start: usize,
     /// The length of each packet in bytes.
     len: usize,
     packets: usize,
@@ -238,6 +240,7 @@ impl TxQueue {
             flow: request.via.flow,
             id,
             memory,
+            start,
             len: request.len,
             packets,
             joins: index > 0,
@@ -260,6 +263,18 @@ impl TxQueue {
             ip,
             kept: is_kept,
         })
+    }
+
+    /// The bytes of the reserved packets; empty without a reservation.
+    pub(crate) fn reserved<'a>(&'a self, kept: &'a KeptBlocks) -> &'a [u8] {
+        let Some(packet) = &self.reserved else {
+            return &[];
+        };
+        let span = range(packet.start, packet.packets * packet.len);
+        match packet.memory {
+            Memory::Arena(_) => self.arena.bytes(span),
+            Memory::Block(block) => kept.bytes(block).get(span).unwrap_or_default(),
+        }
     }
 
     /// Queues the reserved packets. Does nothing without a reservation.

@@ -33,6 +33,11 @@ impl Loopback {
         &mut self.writing
     }
 
+    /// The reserved packet.
+    pub(super) fn reserved(&self) -> &[u8] {
+        &self.writing
+    }
+
     /// Queues the reserved packet, unless too many wait. Returns whether the packet is queued.
     pub(super) fn commit(&mut self, meta: RxMeta) -> bool {
         if self.is_full() {

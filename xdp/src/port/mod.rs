@@ -210,6 +210,10 @@ impl Port for XdpPort {
         version == RoceVersion::V2 || self.config.redirect.roce_v1
     }
 
+    fn reserved(&mut self) -> &[u8] {
+        self.reserved_bytes().unwrap_or_default()
+    }
+
     fn check(&mut self, path: &TxMeta) -> Result<(), PortError> {
         self.check_path(path)
     }

@@ -155,6 +155,18 @@ impl XdpPort {
         })
     }
 
+    /// The reserved packet, without the headers in front of it.
+    pub(super) fn reserved_bytes(&mut self) -> Option<&[u8]> {
+        match self.reserved {
+            Reserved::Nothing => None,
+            Reserved::Frame { queue, len } | Reserved::Special { queue, len } => {
+                let frame = self.queues[queue].reserved()?;
+                frame.get(frame.len().checked_sub(len)?..)
+            }
+            Reserved::Looped { .. } => Some(self.loopback.reserved()),
+        }
+    }
+
     /// Queues the reserved packet, if there is one.
     pub(super) fn commit_reserved(&mut self) {
         let len = match std::mem::take(&mut self.reserved) {

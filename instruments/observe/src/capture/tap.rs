@@ -11,8 +11,7 @@ use roce_stack::{Flow, IpCovered, ReserveError, RoceVersion, RxMeta, Sequenced, 
 use roce_wire::{Bth, Qpn};
 use std::time::SystemTime;
 
-/// Captures each packet that the port sends or receives. The NIC builds a packet in the tap's
-/// buffer, because the port's buffer is not readable after the commit.
+/// Captures each packet that the port sends or receives.
 #[derive(Debug)]
 pub struct Tap {
     names: Names,
@@ -21,8 +20,6 @@ pub struct Tap {
     /// Reused for each packet.
     frame: Frame,
     pub(super) comments: Comments,
-    /// The buffer in which the next packet to send is built.
-    tx_buffer: Vec<u8>,
     reservation: Option<Reservation>,
 }
 
@@ -39,8 +36,7 @@ struct File {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reservation {
     to: TxMeta,
-    flow: Flow,
-    sequenced: Option<Sequenced>,
+    from_qp: Qpn,
     src_port: u16,
     ip: IpCovered,
 }
@@ -64,30 +60,7 @@ impl Tap {
             recent,
             frame: Frame::default(),
             comments: Comments::default(),
-            tx_buffer: Vec::new(),
             reservation: None,
-        }
-    }
-
-    /// Copies the packet to the port and commits it. Returns whether the port accepted the packet.
-    fn forward(&mut self, port: &mut impl Port, packet: &Reservation) -> bool {
-        // By the contract of `Transmit`, the port gives this second reservation the same header
-        // fields as the first.
-        match port.reserve_run(
-            &packet.to,
-            packet.flow,
-            packet.sequenced,
-            self.tx_buffer.len(),
-            1,
-        ) {
-            Ok(slot) if slot.src_port == packet.src_port && slot.ip == packet.ip => {
-                slot.bytes.copy_from_slice(&self.tx_buffer);
-                port.commit();
-                true
-            }
-            // If the port breaks the contract, the packet is lost. The stack recovers, as from any
-            // loss.
-            _ => false,
         }
     }
 
@@ -154,43 +127,33 @@ impl Layer for Tap {
         _count: usize,
     ) -> Result<TxSlot<'a>, ReserveError> {
         self.reservation = None;
-        let TxSlot {
-            src_port, ip, kept, ..
-        } = port.reserve_run(to, flow, sequenced, len, 1)?;
+        let slot = port.reserve_run(to, flow, sequenced, len, 1)?;
         self.reservation = Some(Reservation {
             to: *to,
-            flow,
-            sequenced,
-            src_port,
-            ip,
+            from_qp: flow.from_qp,
+            src_port: slot.src_port,
+            ip: slot.ip,
         });
-        self.tx_buffer.resize(len, 0);
-        Ok(TxSlot {
-            bytes: &mut self.tx_buffer,
-            src_port,
-            ip,
-            kept,
-        })
+        Ok(slot)
     }
 
     fn commit(&mut self, port: &mut impl Port) {
         let Some(packet) = self.reservation.take() else {
             return;
         };
-        if !self.forward(port, &packet) {
-            return;
-        }
         let Reservation {
-            to, src_port, ip, ..
+            to,
+            from_qp,
+            src_port,
+            ip,
         } = &packet;
-        self.comments.clear();
-        self.frame.sent(to, *src_port, *ip, &self.tx_buffer);
-        self.write(
-            packet.flow.from_qp,
-            to.version,
-            SystemTime::now(),
-            Direction::Sent,
-        );
+        let bytes = port.reserved();
+        if !bytes.is_empty() {
+            self.comments.clear();
+            self.frame.sent(to, *src_port, *ip, bytes);
+            self.write(*from_qp, to.version, SystemTime::now(), Direction::Sent);
+        }
+        port.commit();
     }
 
     fn receive(

@@ -4,10 +4,10 @@ use super::tap::{Tap, Tapped};
 use crate::DeviceNames;
 use roce_capture::Capture;
 use roce_port::memory::{MemoryIp, SRC_PORT};
-use roce_port::{Effects, Layered, Loss, MemoryPort, Port, RxSink};
+use roce_port::{Effects, Layer, Layered, Loss, MemoryPort, Port, RxSink};
 use roce_stack::{
     Counters, Flow, Instant, IpCovered, Nic, NicConfig, ReserveError, RoceVersion, RxMeta,
-    Transmit, TxMeta,
+    Sequenced, Transmit, TxMeta, TxSlot,
 };
 use roce_wire::cm::gid_of;
 use roce_wire::icrc::{self, IpHeader};
@@ -358,4 +358,57 @@ fn a_tapped_port_sends_and_captures_the_same_packets() {
     assert_eq!(parse(last).icrc_verdict(), IcrcVerdict::Valid);
     let file = std::fs::read(capture.path()).expect("the file");
     assert!(file.windows(last.len()).any(|window| window == last));
+}
+
+/// Changes the source port with each reservation.
+struct Fickle(u16);
+
+impl Layer for Fickle {
+    fn reserve<'a>(
+        &'a mut self,
+        port: &'a mut impl Port,
+        to: &TxMeta,
+        flow: Flow,
+        sequenced: Option<Sequenced>,
+        len: usize,
+        count: usize,
+    ) -> Result<TxSlot<'a>, ReserveError> {
+        self.0 += 1;
+        let slot = port.reserve_run(to, flow, sequenced, len, count)?;
+        Ok(TxSlot {
+            src_port: slot.src_port + self.0,
+            ..slot
+        })
+    }
+}
+
+/// A second reservation may meet another way to the destination, with other headers: UC lost such packets.
+#[test]
+fn each_captured_packet_is_reserved_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (layer, capture) = tap(dir.path());
+    let port = Layered {
+        layer: Fickle(0),
+        port: MemoryPort::new(MemoryIp::V4, 4200),
+    };
+    let mut tap = Layered { layer, port };
+    let to = TxMeta {
+        src: v4(1),
+        dst: v4(2),
+        traffic_class: 0,
+        hop_limit: 0,
+        version: roce_stack::RoceVersion::V2,
+    };
+    let packet = transport(to.src, to.dst, 0, 0x4000);
+    for number in 1..=3 {
+        let slot = tap
+            .reserve_run(&to, Flow::new(Qpn::QP0, Qpn::QP0), None, packet.len(), 1)
+            .expect("a slot");
+        assert_eq!(slot.src_port, PORT + number);
+        slot.bytes.copy_from_slice(&packet);
+        tap.commit();
+    }
+    tap.flush().expect("flushed");
+    assert_eq!(tap.port.port.out.len(), 3);
+    assert_eq!(capture.packets(), 3);
 }

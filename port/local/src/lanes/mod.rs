@@ -323,6 +323,17 @@ impl Layer for Lanes {
         self.reserved != Reserved::Port || port.has_room_for_others()
     }
 
+    fn reserved<'a>(&'a mut self, port: &'a mut impl Port) -> &'a [u8] {
+        match self.reserved {
+            Reserved::Port => port.reserved(),
+            Reserved::Lane(place) => match self.lane_at(place) {
+                Some(lane) => lane.ring.room(),
+                None => &[],
+            },
+            Reserved::Lost => &[],
+        }
+    }
+
     #[inline]
     fn commit(&mut self, port: &mut impl Port) {
         match self.reserved {

@@ -225,6 +225,10 @@ impl Port for Host {
         self.port.capabilities()
     }
 
+    fn reserved(&mut self) -> &[u8] {
+        self.port.reserved()
+    }
+
     fn activate(&mut self, address: IpAddr) -> Result<(), PortError> {
         self.port.activate(address)
     }
