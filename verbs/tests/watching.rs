@@ -95,7 +95,8 @@ fn packets_that_have_arrived_are_acknowledged_before_the_qp_is_reset() {
         said.expect("posted");
 
         let sges = [b.region.slice(0, LEN / 2).expect("in range")];
-        let op = SendOp::Write(a.region.remote(0));
+        // Not to the mark: it may not have been read yet.
+        let op = SendOp::Write(a.region.remote(1));
         let requests = [SendRequest::new(2, op, &sges); 4];
         b.qp.post_sends(&requests).expect("posted");
         let until = Instant::now() + TIMEOUT;

@@ -21,7 +21,7 @@ const DURATION: Duration = Duration::from_millis(300);
 
 /// The same if there are several ways. Each also has to be set up and checked, and all of it takes no longer
 /// than one way.
-const DURATION_OF_EACH: Duration = Duration::from_millis(125);
+const DURATION_OF_EACH: Duration = Duration::from_millis(85);
 
 /// Measure bandwidth, message rate and latency of every RC operation
 #[derive(Args, Clone, Debug)]
@@ -67,7 +67,7 @@ pub struct PerfArgs {
     #[arg(long, value_enum, value_name = "WAY", conflicts_with = "server")]
     pub over: Option<Way>,
 
-    /// Duration of each bandwidth measurement, in milliseconds [default: 300, or 125 for each of
+    /// Duration of each bandwidth measurement, in milliseconds [default: 300, or 85 for each of
     /// two ways]
     #[arg(long, value_name = "MS")]
     pub duration: Option<u64>,

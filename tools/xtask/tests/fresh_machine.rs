@@ -102,14 +102,14 @@ impl Job {
         self.folder.path().join("temp")
     }
 
-    /// The `run:` line of each step of the action, in order.
-    fn steps() -> Vec<String> {
+    /// The `run:` lines of the action: of the steps that name the sources, install and check.
+    fn steps() -> [String; 3] {
         let action = fs::read_to_string(repository().join("action.yml")).expect("read");
         let runs = action.lines().filter_map(|line| {
             let command = line.trim().strip_prefix("run: ")?;
             Some(command.trim_matches('\'').to_owned())
         });
-        runs.collect()
+        runs.collect::<Vec<_>>().try_into().expect("three steps")
     }
 
     /// Runs a step with these inputs, in the environment that earlier steps have set.
@@ -137,13 +137,14 @@ impl Job {
         step.output().expect("it starts")
     }
 
-    /// Runs both steps of the action.
+    /// Runs the steps of the action that install and check a package.
     fn act(&self, inputs: &[(&str, &str)]) -> String {
         let package = self.package.to_str().expect("text");
         let inputs = [&[("INPUT_PACKAGE", package)], inputs].concat();
-        let steps = Self::steps();
-        assert_eq!(steps.len(), 2, "{steps:?}");
-        let said = steps.iter().map(|step| success(&self.step(step, &inputs)));
+        let [_, install, check] = Self::steps();
+        let said = [install, check]
+            .iter()
+            .map(|step| success(&self.step(step, &inputs)));
         said.collect()
     }
 }
@@ -184,9 +185,36 @@ fn the_action_can_put_every_later_step_on_rdma() {
 }
 
 #[test]
+fn the_action_builds_nothing_that_its_cache_has() {
+    let job = Job::new();
+    let [name, install, _] = Job::steps();
+    let key = || {
+        success(&job.step(&name, &[]));
+        let output = job.temp().join("output");
+        let said = fs::read_to_string(&output).expect("an output");
+        fs::remove_file(output).expect("removed");
+        said
+    };
+    let said = key();
+    assert_eq!(said, key(), "the same sources have the same key");
+    let folder = said.lines().find_map(|line| line.strip_prefix("folder="));
+    let folder = Path::new(folder.expect("a folder"));
+    // There is no cargo among the programs of a step.
+    let built = job.step(&install, &[]);
+    assert!(!built.status.success());
+    let said = String::from_utf8_lossy(&built.stdout).into_owned();
+    assert!(said.contains("no cargo"), "{said}");
+    fs::create_dir(folder).expect("made");
+    let name = job.package.file_name().expect("a name");
+    fs::copy(&job.package, folder.join(name)).expect("copied");
+    let said = success(&job.step(&install, &[]));
+    assert!(said.contains("roce 0."), "{said}");
+}
+
+#[test]
 fn the_action_names_an_input_that_is_wrong() {
     let job = Job::new();
-    let steps = Job::steps();
+    let [_, install, check] = Job::steps();
     let refused = |step: &str, inputs: &[(&str, &str)], names: &str| {
         let output = job.step(step, inputs);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -197,15 +225,15 @@ fn the_action_names_an_input_that_is_wrong() {
         );
     };
     refused(
-        &steps[0],
+        &install,
         &[("INPUT_PACKAGE", "/nonexistent.tar.gz")],
         "/nonexistent.tar.gz",
     );
-    refused(&steps[0], &[("INPUT_PACKAGE", "/bin/sh")], "/bin/sh");
+    refused(&install, &[("INPUT_PACKAGE", "/bin/sh")], "/bin/sh");
     job.act(&[("INPUT_DOCTOR", "report")]);
-    refused(&steps[1], &[("INPUT_DOCTOR", "maybe")], "'maybe'");
+    refused(&check, &[("INPUT_DOCTOR", "maybe")], "'maybe'");
     let inputs = [("INPUT_DOCTOR", "report"), ("INPUT_ENVIRONMENT", "yes")];
-    let output = job.step(&steps[1], &inputs);
+    let output = job.step(&check, &inputs);
     assert!(String::from_utf8_lossy(&output.stdout).contains("'yes'"));
     assert!(!output.status.success());
 }
