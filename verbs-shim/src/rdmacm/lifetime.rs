@@ -32,7 +32,11 @@ pub(super) fn create(
 ) -> Result<Arc<Id>, Errno> {
     let table = table()?;
     let own = table.channel_or_new(channel)?;
-    let id = Id::create(&own, channel.is_null(), context, ps, qp_type)?;
+    let is_sync = channel.is_null();
+    let id = Id::create(&own, is_sync, context, ps, qp_type)?;
+    if is_sync {
+        table.add_channel(own);
+    }
     table.ids.add(Arc::clone(&id));
     Ok(id)
 }
@@ -61,13 +65,17 @@ pub(crate) extern "C" fn migrate_id(id: *mut RdmaCmId, channel: *mut RdmaEventCh
 
 pub(super) fn migrate(id: &Id, new: Arc<Channel>, is_sync: bool) -> Result<(), Errno> {
     let part = new.as_ptr();
+    if is_sync {
+        table()?.add_channel(Arc::clone(&new));
+    }
     id.cm.move_to(Arc::clone(&new.queue));
     id.c.set(|c| c.channel = part);
     let own = is_sync.then_some(new);
     let was_sync = std::mem::replace(&mut id.own.lock().sync_channel, own);
     if let Some(old) = was_sync {
-        acknowledge_sync_event(id)?;
+        let acknowledged = acknowledge_sync_event(id);
         let _ = table()?.remove_channel(old.as_ptr());
+        acknowledged?;
     }
     wait_for_acknowledgements(id, "rdma_migrate_id");
     Ok(())
@@ -96,11 +104,12 @@ pub(super) fn destroy(id: *mut RdmaCmId) -> Result<(), Errno> {
     let table = table()?;
     let id = table.ids.remove(id)?;
     id.cm.destroy();
-    acknowledge_sync_event(&id)?;
+    let acknowledged = acknowledge_sync_event(&id);
     let own = id.own.lock().sync_channel.take();
     if let Some(own) = own {
         let _ = table.remove_channel(own.as_ptr());
     }
+    acknowledged?;
     wait_for_acknowledgements(&id, "rdma_destroy_id");
     Ok(())
 }

@@ -125,7 +125,8 @@ impl Table {
         self.channels.add(channel);
     }
 
-    /// The channel of an ID that the program gives this one: a new one, if it is NULL.
+    /// The channel of an ID that the program gives this one. If it is NULL, a new one, to be added to the table
+    /// as soon as nothing else can fail.
     ///
     /// # Errors
     /// `EINVAL` if there is none at the address; the system's error if it has no descriptor left.
@@ -136,9 +137,7 @@ impl Table {
         if !part.is_null() {
             return self.channels.find(part);
         }
-        let own = Channel::new()?;
-        self.add_channel(Arc::clone(&own));
-        Ok(own)
+        Channel::new()
     }
 
     /// The channel at an address; `None` if a blocking channel was destroyed there. A thread of the

@@ -282,6 +282,19 @@ static void queues(void)
 	CHECK(descriptors() == before && !id->recv_cq && !rdma_destroy_id(id));
 }
 
+/* A synchronous ID's own channel goes with it, and also if there is no ID in the end. */
+static void own_channels(void)
+{
+	struct rdma_cm_id *id = NULL;
+	int before = descriptors();
+
+	CHECK(rdma_create_id(NULL, &id, NULL, 0x1234) == -1 && descriptors() == before);
+	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) && descriptors() == before + 1);
+	/* The program has written over its event. */
+	id->event = (void *)&channel;
+	CHECK(SAYS(EINVAL, rdma_destroy_id(id)) && descriptors() == before);
+}
+
 static void channels(void)
 {
 	struct pollfd ready = { .fd = channel->fd, .events = POLLIN };
@@ -319,6 +332,7 @@ int main(void)
 	options();
 	what_is_not_there();
 	queues();
+	own_channels();
 	channels();
 	rdma_destroy_event_channel(channel);
 	rdma_destroy_event_channel(channel);
