@@ -28,7 +28,7 @@ impl fmt::Display for RoceVersion {
     }
 }
 
-/// An address as a GID: an IPv4 address as an IPv4-mapped IPv6 address (RoCEv2 Annex A17.3.1).
+/// An address as a GID: an IPv4 address as an IPv4-mapped IPv6 address (RoCEv2 Annex A17.4.1.1).
 pub(crate) fn gid(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),

@@ -4,6 +4,7 @@ use crate::ids::{CqId, Srqn};
 use roce_wire::Qpn;
 
 /// An asynchronous event.
+// rule: CA17-31-no-reregistration, CA17-32-no-port-change
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -38,7 +39,7 @@ pub enum Event {
     /// The link has gone down.
     PortError,
     /// The port's addresses, and so its GIDs, have changed.
-    // rule: A17.3.1-gid-changes
+    // rule: A17.4.3-gid-changes
     GidChange,
     /// The NIC has stopped for good (IBTA 1.7, 11.6.3.4: local catastrophic error). The code that
     /// drives it raises this event.

@@ -3,6 +3,7 @@
 use roce_wire::{Opcode, Transport};
 
 /// The transport service of a QP (IBTA 1.7, 3.2.2).
+// rule: CA17-28-no-raw
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum QpKind {
     /// Reliable connection: every operation, acknowledged and retried (IBTA 1.7, 9.7).

@@ -92,10 +92,11 @@ impl Flow {
 
     /// The UDP source port for the flow's packets, 0xC000 to 0xFFFF. It is derived from both QPNs,
     /// as Linux and RNICs do if no flow label is set, so that the flows between two hosts use
-    /// different paths of the network and different queues of a NIC (RoCEv2 Annex A17.3.2 leaves
+    /// different paths of the network and different queues of a NIC (RoCEv2 Annex A17.9.4 leaves
     /// the source port to the sender). `secret` makes it unpredictable for those who know both
     /// QPNs; its lower 14 bits matter. With the secret 0, the port is the one that Linux and RNICs
     /// choose.
+    // rule: A17.9.4-one-port
     pub fn source_port(self, secret: u16) -> u16 {
         let product = u64::from(self.from_qp.get()) * u64::from(self.to_qp.get());
         let folded = product ^ (product >> 20) ^ (product >> 40);
@@ -163,4 +164,20 @@ pub enum ReserveError {
     /// The packet is longer than the link allows, or an address is unusable: the packet can never
     /// be sent. Counts as a drop.
     Unsendable,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same two QPNs give the same port, whichever end sends; other QPNs, other ports.
+    // shows: A17.9.4-one-port
+    #[test]
+    fn a_connection_has_one_source_port() {
+        let port = |a, b| Flow::new(Qpn::from_bits(a), Qpn::from_bits(b)).source_port(0);
+        assert_eq!(port(0x11, 0x1234), port(0x1234, 0x11));
+        let ports: std::collections::BTreeSet<u16> = (2..66).map(|b| port(0x11, b)).collect();
+        assert_eq!(ports.len(), 64);
+        assert!(ports.iter().all(|port| *port >= 0xc000), "{ports:x?}");
+    }
 }

@@ -56,7 +56,7 @@ pub use share::hostile;
 pub use share::{ClaimError, Holder, PartClaim, PartClaimer, PeerWatch, ServiceClaim, is_served};
 pub use sys::turns::prefer_short_turns;
 
-/// The UDP port of RoCEv2. It is the destination port of every packet, as RoCEv2 Annex A17.3.2
+/// The UDP port of RoCEv2. It is the destination port of every packet, as RoCEv2 Annex A17.3.2.2
 /// prescribes. It is also the source port of packets that don't leave from a flow's socket; a
 /// sender may choose any source port.
 pub const ROCE_UDP_PORT: u16 = roce_wire::UDP_PORT;

@@ -21,7 +21,7 @@ pub(crate) fn set_required_options(socket: &Socket, address: IpAddr) -> io::Resu
             set(
                 socket,
                 libc::IPPROTO_IP,
-                // rule: A17.3.2-dont-fragment
+                // rule: CA17-7-dont-fragment
                 libc::IP_MTU_DISCOVER,
                 libc::IP_PMTUDISC_PROBE,
             )?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use roce_port::Port;
 use roce_stack::{Flow, IpCovered, Transmit, TxMeta};
 use roce_udp::{PortCheck, Refusal, TxDrop, UdpPort, UdpPortConfig};
-use roce_wire::Qpn;
+use roce_wire::{Frame, NetworkHeader, Qpn};
 use socket2::{Domain, Protocol, Socket, Type};
 use support::netns::{FAR, FAR_LOCAL, NEAR, NEAR_LOCAL, Pair};
 use support::{open_with, packet, receive, send, to};
@@ -192,7 +192,7 @@ const LENS: [&[usize]; 5] = [
     &[1, 2, 3, 2, 1, 1, 1],
 ];
 
-// shows: A17.3.2-dont-fragment
+// shows: CA17-7-dont-fragment
 #[test]
 fn identifications_on_the_wire_are_as_predicted() {
     let Some(pair) = Pair::new_or_skip() else {
@@ -208,6 +208,85 @@ fn identifications_on_the_wire_are_as_predicted() {
         assert_eq!(near.counters().dropped_in_all(), 0);
         assert_eq!(near.counters().tx_flows_opened, 1);
     });
+}
+
+/// The headers that the kernel writes, for packets of an address's socket and of a flow's. With hop
+/// limit 0, they have the kernel's default.
+// shows: CA17-2-format, CA17-3-header-length, CA17-4-dscp, CA17-6-total-length
+// shows: CA17-7-dont-fragment, CA17-8-no-fragments, CA17-9-time-to-live, CA17-10-protocol
+// shows: CA17-11-source, CA17-12-destination, CA17-13-dscp, CA17-15-payload-length
+// shows: CA17-16-next-header, CA17-17-hop-limit, CA17-18-source, CA17-19-destination
+// shows: CA17-20-port, CA17-21-length
+#[test]
+fn headers_on_the_wire_have_the_fields_of_the_path() {
+    let Some(pair) = Pair::new_or_skip() else {
+        return;
+    };
+    pair.near.enter(|| {
+        let (mut near, _far) = pair.ports();
+        let mut wire = capture(&pair.far);
+        let flow = |to_qp| Flow::new(Qpn::from_bits(to_qp), Qpn::from_bits(to_qp));
+        for (src, dst) in [link_local(), (NEAR, FAR)] {
+            for (number, hop_limit) in [0, 1, 7, 255].into_iter().enumerate() {
+                for flow in [flow(0), flow(0x100)] {
+                    let to = TxMeta {
+                        traffic_class: 0x6a,
+                        hop_limit,
+                        ..to(src, dst)
+                    };
+                    let bytes = packet(number, 100);
+                    let slot = near.reserve_run(&to, flow, None, bytes.len(), 1);
+                    let slot = slot.expect("room for the packet");
+                    slot.bytes.copy_from_slice(&bytes);
+                    let src_port = slot.src_port;
+                    near.commit();
+                    assert!(near.flush().expect("the link is there"));
+                    assert_headers(&mut wire, &to, src_port, &bytes);
+                }
+            }
+        }
+    });
+}
+
+/// Waits for the next frame of RoCEv2 from `to.src`, and checks its fields.
+fn assert_headers(wire: &mut Socket, to: &TxMeta, src_port: u16, bytes: &[u8]) {
+    let mut buffer = vec![0; 1 << 16];
+    let (network, udp, transport) = loop {
+        let len = wire.read(&mut buffer).expect("a frame for each packet");
+        // There are also frames of neighbour discovery.
+        if let Ok(frame) = Frame::parse_ethernet(&buffer[..len]) {
+            break (frame.network, frame.udp.expect("UDP"), frame.transport);
+        }
+    };
+    let hops = match to.hop_limit {
+        0 => 64,
+        limit => limit,
+    };
+    let found = match network {
+        NetworkHeader::V4 {
+            src,
+            dst,
+            tos,
+            ttl,
+            flags_fragment,
+            options,
+            ..
+        } => {
+            assert_eq!((flags_fragment, options), (0x4000, &[][..]));
+            (IpAddr::from(src), IpAddr::from(dst), tos, ttl)
+        }
+        NetworkHeader::V6 {
+            src,
+            dst,
+            traffic_class,
+            hop_limit,
+            ..
+        } => (src.into(), dst.into(), traffic_class, hop_limit),
+        NetworkHeader::Grh(_) => panic!("RoCE v1"),
+    };
+    assert_eq!(found, (to.src, to.dst, to.traffic_class, hops));
+    assert_eq!((udp.src_port, udp.dst_port), (src_port, 4791));
+    assert_eq!(transport, bytes);
 }
 
 /// The identification has 16 bits, and a flow's socket counts up as long as it is open.
@@ -286,6 +365,8 @@ fn a_kernel_that_cannot_segment_costs_one_datagram_and_no_identification() {
     });
 }
 
+// shows: CA17-1-families, CA17-11-source, CA17-12-destination, CA17-18-source
+// shows: CA17-19-destination
 #[test]
 fn link_local_addresses_work_and_share_the_port_with_ipv4() {
     let Some(pair) = Pair::new_or_skip() else {
@@ -312,7 +393,7 @@ fn link_local_addresses_work_and_share_the_port_with_ipv4() {
     }
 }
 
-// shows: A17.3.2-checksum
+// shows: A17.3.2.4-checksum
 #[test]
 fn ipv6_packets_without_udp_checksum_are_received() {
     let Some(pair) = Pair::new_or_skip() else {

@@ -33,6 +33,7 @@ pub(crate) fn address_options(attr: &IbvAhAttr) -> AddressOptions {
 
 /// # Errors
 /// `EINVAL` unless the path has a GRH and uses port 1, the only one.
+// rule: CA17-30-verbs
 pub(crate) fn check_path(attr: &IbvAhAttr) -> Result<(), Errno> {
     check_port(attr.port_num.into())?;
     if attr.is_global == 0 {

@@ -62,6 +62,7 @@ pub(crate) fn c_access(rights: Access) -> u32 {
     given.fold(0, |flags, (bit, _)| flags | bit)
 }
 
+// rule: CA17-28-no-raw, CA17-30-verbs
 pub(crate) fn qp_kind(qp_type: u32) -> Result<QpKind, Errno> {
     match qp_type {
         QPT_RC => Ok(QpKind::Rc),
@@ -206,6 +207,15 @@ mod tests {
             assert_eq!(c_qp_state(state), number);
         }
         assert_eq!(qp_state(QPS_ERR + 1), Err(Errno::EINVAL));
+    }
+
+    /// Neither raw packets (8), nor a driver's own QPs (0xff), nor InfiniBand's raw datagrams.
+    // shows: CA17-28-no-raw, CA17-30-verbs
+    #[test]
+    fn there_are_qps_of_five_types() {
+        let accepted: Vec<u32> = (0..=0xff).filter(|of| qp_kind(*of).is_ok()).collect();
+        let expected = [QPT_RC, QPT_UC, QPT_UD, QPT_XRC_SEND, QPT_XRC_RECV];
+        assert_eq!(accepted, expected);
     }
 
     #[test]

@@ -123,6 +123,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
+    // shows: CA17-31-no-reregistration, CA17-32-no-port-change
     #[test]
     fn every_event_but_that_of_channels_has_a_number_of_its_own() {
         let events = Event::one_of_each(CqId(1), Qpn::QP1, Srqn::from_bits(1));
@@ -131,5 +132,11 @@ mod tests {
             .filter_map(|event| Some(translate(event)?.1))
             .collect();
         assert_eq!(numbers.len(), events.len() - 1, "{numbers:?}");
+        // LIDs, partition keys and subnet managers don't change, and no client registers again.
+        assert!(
+            [11, 12, 13, 17]
+                .iter()
+                .all(|number| !numbers.contains(number))
+        );
     }
 }

@@ -1,5 +1,5 @@
 //! Global identifiers: the 16 bytes by which verbs name an address (RoCEv2 Annex
-//! A17.3.1).
+//! A17.4.1.1).
 
 use core::fmt;
 use core::str::FromStr;
@@ -29,6 +29,7 @@ pub struct GidEntry {
     /// The GID.
     pub gid: Gid,
     /// The RoCE version of the packets of QPs that use this entry.
+    // rule: CA17-26-gid-type
     pub version: RoceVersion,
 }
 
@@ -52,9 +53,9 @@ impl Gid {
 impl From<IpAddr> for Gid {
     fn from(address: IpAddr) -> Self {
         Self(match address {
-            // rule: A17.3.1-gid-ipv4
+            // rule: A17.4.1.1-gid-ipv4
             IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-            // rule: A17.3.1-gid-ipv6
+            // rule: A17.4.1.1-gid-ipv6
             IpAddr::V6(v6) => v6.octets(),
         })
     }
@@ -112,7 +113,7 @@ impl GidTable {
     /// Builds the table for an interface's addresses: link-local first, then IPv4, then other IPv6,
     /// in the order of the kernel's RoCE devices. With RoCE v1, each GID has an entry for v1 before
     /// the one for v2, as in the kernel.
-    // rule: A17.3.1-gid-table, A16-gid-types
+    // rule: A17.4.3-gid-table, A16-gid-types
     pub(crate) fn new(addresses: &[IpAddr], roce_v1: bool) -> Self {
         let mut table = Self {
             slots: Vec::new(),
@@ -182,7 +183,7 @@ impl GidTable {
 mod tests {
     use super::*;
 
-    // shows: A17.3.1-gid-ipv6, A17.3.1-gid-table
+    // shows: A17.4.1.1-gid-ipv6, A17.4.3-gid-table
     // trap: gid-table
     #[test]
     fn the_table_begins_with_link_local() {
@@ -217,7 +218,7 @@ mod tests {
     }
 
     /// The table matches what `ibv_devinfo -v` shows for devices that have both versions.
-    // shows: A16-gid-types
+    // shows: A16-gid-types, CA17-26-gid-type
     #[test]
     fn roce_v1_has_entries_beside_those_of_v2() {
         let [link_local, one, two] =
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(table.entries().len(), 200);
     }
 
-    // shows: A17.3.1-gid-ipv4
+    // shows: A17.4.1.1-gid-ipv4
     // trap: gid-table
     #[test]
     fn a_mapped_gid_is_an_ipv4_address() {

@@ -462,6 +462,40 @@ fn any_thread_may_drop_a_manager() {
     drop((manager, context));
 }
 
+/// The manager holds none of its locks while it calls the program's handler.
+// trap: handler-under-lock
+#[test]
+fn a_sink_may_call_the_manager() {
+    let at = address(7);
+    let Side {
+        context, manager, ..
+    } = Side::open(at);
+    let (sender, sink_calls) = channel();
+    let caller = Arc::downgrade(&manager);
+    manager.set_sink(Box::new(move |_| {
+        if let Some(manager) = caller.upgrade() {
+            manager.with(|_, _| ());
+            manager.set_sink(Box::new(|_| ()));
+        }
+        let _ = sender.send(());
+    }));
+    let request = roce_verbs::roce_cm::DatagramRequest {
+        service: ServiceId::ip(PortSpace::Udp, 1),
+        source_port: 1,
+        pkey: PKey::DEFAULT,
+        private: Vec::new(),
+    };
+    let path = Path {
+        local: at,
+        remote: at,
+    };
+    let asked = manager.with(|agent, now| agent.resolve_datagram(now, path, &request));
+    asked.expect("a good request");
+    // No process serves the port, so our own agent refuses.
+    sink_calls.recv_timeout(TIMEOUT).expect("an event");
+    drop((manager, context));
+}
+
 /// A value that either of two threads takes.
 mod slot {
     use std::sync::Mutex;

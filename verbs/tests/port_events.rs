@@ -98,7 +98,7 @@ fn the_link_comes_and_goes_over(datapath: DatapathChoice) {
     assert_eq!(events.poll(), None, "its address stays");
 }
 
-// shows: 11.6.3-port-events, A17.3.1-gid-changes
+// shows: 11.6.3-port-events, A17.4.3-gid-changes
 // trap: gid-changes
 #[test]
 fn the_gids_follow_the_addresses() {

@@ -82,7 +82,7 @@ fn checksums_are_right(offload: &str, queues: u32) {
     }
 }
 
-// shows: A17.3.2-checksum
+// shows: A17.3.2.4-checksum
 #[test]
 fn the_kernel_computes_checksums() {
     checksums_are_right("off", 2);

@@ -259,7 +259,7 @@ fn check_numbers(request: &ConnectRequest) -> Result<(), CmError> {
 }
 
 /// The path record of a REQ over RoCE. It has GIDs, and the permissive LID in place of LIDs.
-// rule: A17.3.1-req-path
+// rule: A17.6.1-req-path
 fn path_record(path: Path, request: &ConnectRequest) -> PathRecord {
     PathRecord {
         local_lid: PathRecord::PERMISSIVE_LID,

@@ -73,10 +73,11 @@ impl Agent {
         });
     }
 
-    /// Checks a REQ. Returns the REQ's private data, split into Annex A11's header and the rest.
+    /// Checks a REQ, without its LIDs. Returns the REQ's private data, split into Annex A11's header and the rest.
     ///
     /// # Errors
     /// The reason to reject the REQ.
+    // rule: CA17-34-req-lids
     fn check_req<'a>(
         &self,
         path: Path,

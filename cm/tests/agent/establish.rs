@@ -8,7 +8,7 @@ use roce_cm::{
 };
 use roce_wire::cm::{CmMessage, Mraed};
 
-// shows: 12.9-req-rep-rtu, A11-header-in-front, A17.3.1-req-path
+// shows: 12.9-req-rep-rtu, A11-header-in-front, A17.6.1-req-path
 #[test]
 fn each_side_learns_the_parameters_of_the_other() {
     let (mut client, mut server, listener) = Host::pair();

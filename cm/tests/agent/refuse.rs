@@ -73,6 +73,31 @@ fn unacceptable_requests_are_rejected_with_a_reason() {
     assert_eq!(version, Some(RejectReason::UNSUPPORTED));
 }
 
+/// RoCE has no LIDs: any value in their four fields of a REQ is accepted, and so none is the reason
+/// of a REJ.
+// shows: CA17-34-req-lids, CA17-35-reject-reasons
+#[test]
+fn the_lids_of_a_request_are_ignored() {
+    /// The offsets of the LIDs of the primary path and of the alternate path (IBTA 1.7, 12.6.5).
+    const LIDS_AT: [usize; 4] = [76, 78, 120, 122];
+    for lid in [0, 1, 0xbfff, 0xc000, 0xffff_u16] {
+        let (mut client, mut server, _) = Host::pair();
+        let path = client.path_to(&server);
+        let id = client.agent.connect(at(0), path, &connect_request());
+        id.expect("the request is valid");
+        let mut req = client.sent().remove(0);
+        for offset in LIDS_AT {
+            req.mad[offset..offset + 2].copy_from_slice(&lid.to_be_bytes());
+        }
+        server.receive(at(0), &req);
+        assert!(
+            matches!(server.event(), Event::Requested { .. }),
+            "{lid:#x}"
+        );
+        assert_eq!(kinds(&server.sent()), [""; 0], "{lid:#x}");
+    }
+}
+
 // shows: 12.9-consumer-reject
 #[test]
 fn the_passive_side_rejects_a_request() {

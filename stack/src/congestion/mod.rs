@@ -1,6 +1,6 @@
 //! Congestion control: senders avoid filling the queues of the network.
 //!
-//! With DCQCN (Zhu et al., SIGCOMM 2015; RoCEv2 Annex A17.9), a switch whose queue grows marks
+//! With DCQCN (Zhu et al., SIGCOMM 2015; RoCEv2 Annex A17.9.3), a switch whose queue grows marks
 //! packets; their receiver, the [`notification`] point, informs the sender with congestion
 //! notification packets (CNPs). The sender, the reaction point, lowers its rate and raises it again
 //! ([`dcqcn`]), and keeps to it ([`limiter`]). Where no switch marks packets, round trips carry the

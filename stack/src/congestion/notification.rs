@@ -2,9 +2,10 @@
 
 use super::parameters;
 use crate::time::{Duration, Instant};
+use roce_wire::PKey;
 
 /// How receivers respond to packets with the ECN mark "congestion experienced" (RoCEv2 Annex
-/// A17.9.2). Fields have the names of NVIDIA's adapters.
+/// A17.9.3). Fields have the names of NVIDIA's adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotificationPoint {
     /// The DSCP of CNPs, 0 to 63: a class that switches send before data. Only the lower six bits
@@ -47,32 +48,34 @@ impl NotificationPoint {
 pub(crate) struct Notifier {
     /// The earliest time of the next CNP.
     quiet_until: Instant,
-    pending: bool,
+    /// The partition key of the marked packet that a CNP must be sent for.
+    pending: Option<PKey>,
 }
 
 impl Notifier {
-    /// Notes a marked packet. Returns whether a CNP must be sent for it; if not, another one that
+    /// Notes a marked packet with this partition key. Returns whether a CNP must be sent for it; if not, another one that
     /// was sent or will be sent covers it.
-    pub(crate) fn on_marked(&mut self, now: Instant) -> bool {
-        if self.pending || now < self.quiet_until {
+    pub(crate) fn on_marked(&mut self, now: Instant, pkey: PKey) -> bool {
+        if self.pending.is_some() || now < self.quiet_until {
             return false;
         }
-        self.pending = true;
+        self.pending = Some(pkey);
         true
     }
 
-    pub(crate) fn is_pending(&self) -> bool {
+    /// The partition key of the CNP to send, if there is one.
+    pub(crate) fn pending(&self) -> Option<PKey> {
         self.pending
     }
 
     /// Notes that the CNP has left.
     pub(crate) fn on_sent(&mut self, now: Instant, point: &NotificationPoint) {
-        self.pending = false;
+        self.pending = None;
         self.quiet_until = now + point.min_time_between_cnps;
     }
 
     /// Drops the CNP that was to be sent.
     pub(crate) fn forget(&mut self) {
-        self.pending = false;
+        self.pending = None;
     }
 }

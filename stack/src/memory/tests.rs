@@ -147,6 +147,7 @@ fn atomics_need_alignment() {
 }
 
 // shows: 10.6.2-wraps
+// trap: length-wraps
 #[test]
 fn a_region_does_not_wrap() {
     let mut buffer = [0_u8; 8];

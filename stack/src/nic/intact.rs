@@ -46,7 +46,7 @@ fn is_flush_of_soft_roce(
     is_valid(fragmentation, meta, copy)
 }
 
-// rule: A17.3.2-source-port
+// rule: A17.3.2.1-source-port
 fn is_valid(fragmentation: &mut Fragmentation, meta: &RxMeta, transport: &[u8]) -> bool {
     match (&meta.src, &meta.dst, &meta.ip) {
         (_, _, IpCovered::OnHost) => true,

@@ -139,7 +139,7 @@ impl Nic {
                 self.shared.counters.count(Stat::RxMads);
                 services.receive(meta, packet)
             }
-            // rule: 9.6.1-unknown-qp
+            // rule: 9.6.1-unknown-qp, CA17-33-qp0
             _ => Err(DropReason::UnknownQp),
         };
         if let Err(reason) = taken {

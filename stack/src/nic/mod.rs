@@ -307,6 +307,7 @@ impl Nic {
 
     /// Handles a received packet. `transport` is the bytes from the BTH to the ICRC, and need not
     /// be well-formed.
+    // rule: CA17-23-validation
     pub fn receive(&mut self, now: Instant, meta: &RxMeta, transport: &[u8]) {
         self.prefetch_for_packet(transport);
         // The ICRC is verified first, so no byte of a damaged packet reaches memory. It also comes
@@ -314,7 +315,7 @@ impl Nic {
         // and the parser has to wait for them while the CRC does not.
         let intact = icrc_is_valid(&mut self.fragmentation, meta, transport);
         let taken = Packet::parse_with(transport, |packet| {
-            // rule: 9.6.1-icrc
+            // rule: 9.6.1-icrc, CA17-24-silent-drop
             if intact {
                 self.receive_intact(now, meta, packet);
             } else {
@@ -360,7 +361,7 @@ impl Nic {
                 .counters
                 .add(Stat::RxBytes, packet.payload.len() as u64);
             qp.traffic.note_received(packet.payload.len());
-            // rule: A17.9.2-ce-seen
+            // rule: CA17-29-congestion-bits, CA17-44-ce-seen
             if meta.is_marked() {
                 cold_path();
                 cx.nic.counters.count(Stat::EcnMarked);

@@ -27,6 +27,7 @@ impl Qp {
     // rule: 9.8.2-source
     pub(super) fn admit(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
         let opcode = packet.bth.opcode;
+        // rule: CA17-39-transport-errors
         if opcode.transport() != self.core.kind.transport() {
             // rule: 9.6.1-service
             cold_path();
@@ -36,7 +37,8 @@ impl Qp {
             cold_path();
             return Err(DropReason::WrongDirection);
         }
-        self.admit_peer(meta, packet)?;
+        self.admit_address(meta)?;
+        self.admit_partition(packet)?;
         // rule: 9.6.1-state
         let takes = match self.core.state {
             // rule: 10.3.1-sqd-receives
@@ -54,8 +56,10 @@ impl Qp {
         }
     }
 
-    /// Checks that the packet comes from the peer, and is for the same partition.
-    pub(super) fn admit_peer(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
+    /// Checks that the packet comes from the peer. Datagrams have no peer, and may be of either
+    /// version of RoCE.
+    // rule: CA17-43-datagrams-of-both
+    pub(super) fn admit_address(&self, meta: &RxMeta) -> Result<(), DropReason> {
         if self.core.kind.is_connected() {
             let Some(path) = &self.core.config.path else {
                 cold_path();
@@ -69,12 +73,17 @@ impl Qp {
                 cold_path();
                 return Err(DropReason::WrongPeer);
             }
-            // rule: A16-versions-apart
+            // rule: A16-versions-apart, CA17-41-gid-type-checked
             if path.version != meta.version() {
                 cold_path();
                 return Err(DropReason::WrongVersion);
             }
         }
+        Ok(())
+    }
+
+    /// Checks that the packet is for the QP's partition.
+    pub(super) fn admit_partition(&self, packet: &Packet<'_>) -> Result<(), DropReason> {
         // rule: 9.6.1-pkey
         if !self.core.config.pkey.matches(packet.bth.pkey) {
             cold_path();

@@ -1,4 +1,4 @@
-//! Congestion control of a QP (RoCEv2 Annex A17.9).
+//! Congestion control of a QP (RoCEv2 Annex A17.9.3).
 
 use super::emit::{EmitError, emit};
 use super::requester::Requester;
@@ -41,7 +41,7 @@ impl Qp {
         }
     }
 
-    // rule: A17.9.2-rate
+    // rule: CA17-45-rate
     fn slow_down(&mut self, cx: &mut Cx<'_>) {
         // Without a peer, there is no path to slow down for.
         if !self.core.kind.is_connected() {
@@ -293,7 +293,13 @@ impl Qp {
     }
 
     fn admit_cnp(&self, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), DropReason> {
-        self.admit_peer(meta, packet)?;
+        self.admit_address(meta)?;
+        // A CNP has the key of the packet that was marked: the QP's own, with which a limited
+        // member accepts no other packet.
+        let own = self.core.config.pkey;
+        if own != packet.bth.pkey {
+            self.admit_partition(packet)?;
+        }
         if self.state_allows_cnps() {
             Ok(())
         } else {
@@ -309,12 +315,12 @@ impl Qp {
     }
 
     /// Notes that a packet of the peer was marked.
-    pub(super) fn note_mark(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn note_mark(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) {
         self.congestion_counts.marked += 1;
         if !self.core.kind.is_connected() {
             return;
         }
-        if self.notifier.on_marked(cx.now) {
+        if self.notifier.on_marked(cx.now, packet.bth.pkey) {
             cx.outcome.cnp_due = true;
         } else {
             self.congestion_counts.suppressed += 1;
@@ -323,11 +329,11 @@ impl Qp {
     }
 
     /// Sends the CNP that is due, if one is.
-    // rule: A17.9.2-cnp-sent
+    // rule: CA17-44-cnp-sent
     pub(crate) fn transmit_cnp(&mut self, cx: &mut Cx<'_>, port: &mut dyn Transmit) -> Turn {
-        if !self.notifier.is_pending() {
+        let Some(pkey) = self.notifier.pending() else {
             return Turn::Idle;
-        }
+        };
         let path = self.core.config.path.filter(|_| self.state_allows_cnps());
         let Some(path) = path else {
             self.notifier.forget();
@@ -338,8 +344,9 @@ impl Qp {
             ..path
         };
         // A CNP is not part of the sequence of packets: its PSN is 0.
-        let mut bth = Bth::new(Opcode::CNP, self.core.config.dest_qpn, Psn::new(0));
-        bth.pkey = self.core.config.pkey;
+        let mut bth = Bth::new(Opcode::CNP, self.core.config.dest_qpn, Psn::ZERO);
+        // rule: A17.9.3-cnp-fields
+        (bth.pkey, bth.mig_req) = (pkey, false);
         bth.becn = true;
         let repr = PacketRepr {
             bth,

@@ -205,7 +205,7 @@ fn seal_into(
     let at = repr.emit_headers(bytes, payload_len);
     let mut unsealed = Unsealed::new(ip, src_port, UDP_PORT, bytes, at..at + payload_len);
     fill(&mut unsealed).map_err(EmitError::Access)?;
-    // rule: A17.3.3-sent
+    // rule: CA17-22-sent
     unsealed.seal();
     Ok(())
 }
@@ -227,7 +227,7 @@ pub(crate) fn count_packets(
 }
 
 /// The fields of the packet's IP header that the ICRC covers.
-// rule: A17.3.1-version
+// rule: A17.4.2-version, CA17-40-connected-version, CA17-42-datagram-version
 #[inline(always)]
 fn ip_header(path: &TxMeta, covered: IpCovered) -> IpHeader {
     let (id, flags_fragment) = match covered {

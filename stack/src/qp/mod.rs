@@ -238,6 +238,7 @@ impl Qp {
     }
 
     /// Handles a packet whose ICRC has been verified.
+    // rule: CA17-25-transport
     pub(crate) fn receive(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, packet: &Packet<'_>) {
         if let Err(reason) = self.admit(meta, packet) {
             cold_path();
@@ -249,7 +250,7 @@ impl Qp {
         }
         if meta.is_marked() {
             cold_path();
-            self.note_mark(cx);
+            self.note_mark(cx, packet);
         }
         if self.core.state == QpState::Rtr {
             cold_path();

@@ -1,5 +1,5 @@
 //! Dropped packets: each is counted with its reason and has no effect (IBTA 1.7, 9.6; RoCEv2 Annex
-//! A17.3).
+//! A17.3.4).
 
 use crate::sim::hand::{frame, seal};
 use crate::sim::{Hand, Ip, Mem, PEER_QPN, Setup, to_state};
@@ -56,7 +56,7 @@ fn packets_from_others_than_the_peer_are_dropped() {
 
 /// The peer's other kind of GID: a QP uses one version of RoCE, and the other one has a counter of
 /// its own.
-// shows: A16-versions-apart
+// shows: A16-versions-apart, CA17-41-gid-type-checked
 #[test]
 fn packets_of_the_other_version_are_dropped() {
     for (ours, theirs) in [(Ip::Grh, Ip::V4), (Ip::V4, Ip::Grh)] {
@@ -129,7 +129,7 @@ fn management_datagrams_are_dropped_quietly() {
 }
 
 /// Packets of other transport services for an RC QP (9.6.1.2).
-// shows: 9.6.1-service
+// shows: 9.6.1-service, CA17-39-transport-errors
 #[test]
 fn packets_of_another_transport_are_dropped() {
     for opcode in [
@@ -146,7 +146,7 @@ fn packets_of_another_transport_are_dropped() {
 
 /// Every single bit: either the ICRC covers it and the packet is dropped, or it is one that routers
 /// may change (RoCEv2 Annex A17.3.3).
-// shows: 9.6.1-icrc, A17.3.3-padding
+// shows: 9.6.1-icrc, CA17-22-padding
 #[test]
 fn a_flipped_bit_is_found_wherever_it_is() {
     for ip in Ip::ALL {
@@ -176,6 +176,7 @@ fn a_flipped_bit_is_found_wherever_it_is() {
 }
 
 /// The IP header fields that the port reports are covered, too.
+// shows: CA17-24-silent-drop
 #[test]
 fn a_changed_ip_header_is_found() {
     let change: [fn(&mut RxMeta); 3] = [
@@ -211,7 +212,7 @@ fn a_changed_ip_header_is_found() {
 
 /// Packets with real credit counts, odd source ports or ECN marks, or without "don't fragment", are
 /// accepted, since hardware sends all of these.
-// shows: A17.3.2-source-port
+// shows: A17.3.2.1-source-port
 // trap: legal-frames
 #[test]
 fn peculiarities_of_hardware_are_understood() {
@@ -236,6 +237,7 @@ fn peculiarities_of_hardware_are_understood() {
 /// Truncations of a valid packet, and packets with nonsense in the header, with the right ICRC if
 /// there is room for one.
 // shows: 9.2.1-unknown-opcode, 9.2.4-pad-fits, 9.2.5-version-checked, 9.6.1-malformed
+// shows: CA17-23-validation
 #[test]
 fn malformed_packets_are_dropped() {
     let (hand, _, bth, ext) = target(Setup::default());

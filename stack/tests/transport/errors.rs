@@ -1,12 +1,14 @@
 //! Errors, and the status that each end gets (IBTA 1.7, 9.9 and 11.6.2).
 
+use crate::sim::pair::assert_outcomes;
 use crate::sim::{A, B, Hand, Mem, Pair, Setup};
 use roce_stack::WcStatus::{
-    LocalAccessError, RemoteAccessError, RemoteInvalidRequest, RemoteOperationError, RetryExceeded,
-    Success, WorkRequestFlushed,
+    LocalAccessError, LocalLengthError, RemoteAccessError, RemoteInvalidRequest,
+    RemoteOperationError, RetryExceeded, Success, WorkRequestFlushed,
 };
-use roce_stack::{Access, Event, QpState, RemoteAddr, SendOp, WcStatus};
+use roce_stack::{Access, Event, Memory, QpState, RemoteAddr, Reregister, SendOp, WcStatus};
 use roce_wire::{ExtHeaders, NakCode, Opcode, Syndrome};
+use std::sync::Arc;
 
 /// The operations that need rights at the peer, on 8 bytes of `remote`.
 pub(crate) fn remote_operations(remote: RemoteAddr) -> [SendOp; 5] {
@@ -69,6 +71,7 @@ fn each_is_refused(
 // shows: 9.7.4.1-rkey, 9.7.5.2-access-nak, 9.9.2-remote-access, 9.9.3-denied-immediate
 // shows: 9.9.3-responder-fails, 9.9.3-nak-leaves, 10.3.1-err-event, 11.6.3-not-twice
 // shows: 11.6.3-access-violation
+// trap: access-event
 #[test]
 fn a_wrong_rkey_is_a_remote_access_error() {
     each_is_refused(Setup::default(), RemoteAccessError, |pair| {
@@ -90,6 +93,57 @@ fn out_of_bounds_is_a_remote_access_error() {
             (remote, mem)
         });
     }
+}
+
+/// The sum of address and length wraps around to an address in the region.
+// shows: 9.7.4.1-rkey-bounds
+// trap: length-wraps
+#[test]
+fn an_address_that_wraps_is_a_remote_access_error() {
+    each_is_refused(Setup::default(), RemoteAccessError, |pair| {
+        let mem = pair.mem(B, 64);
+        let from_zero = Memory::buffer(Arc::clone(&mem.buffer));
+        let change = Reregister {
+            memory: Some((from_zero, Some(0))),
+            ..Reregister::default()
+        };
+        let changed = pair.nodes[B].nic.reregister(mem.key, change);
+        changed.expect("a region at address 0");
+        let remote = RemoteAddr {
+            addr: u64::MAX - 7,
+            rkey: mem.key,
+        };
+        (remote, mem)
+    });
+}
+
+/// The request takes one receive. The others are flushed, whatever the peer retransmits and
+/// whatever requests behind it have arrived.
+// shows: 9.9.3-too-small, 10.3.1-err-silent
+// trap: executed-in-err
+#[test]
+fn a_request_that_fails_the_qp_is_executed_once() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(64);
+    for wr_id in 1..=4 {
+        hand.post_recv(wr_id, &[mem.sge(0, 4)]);
+    }
+    let send = |hand: &mut Hand, after: u32, len: usize| {
+        let bth = hand.bth(Opcode::RC_SEND_ONLY, hand.psn + after);
+        hand.deliver(bth, ExtHeaders::NONE, &vec![1; len]);
+    };
+    send(&mut hand, 1, 4);
+    hand.out();
+    for _ in 0..3 {
+        send(&mut hand, 0, 8);
+    }
+    let flushed = |wr_id| (wr_id, WorkRequestFlushed);
+    let expected = [(1, LocalLengthError), flushed(2), flushed(3), flushed(4)];
+    assert_outcomes(&hand.node.received(), &expected);
+    assert_eq!(mem.read(0, 64), [0; 64]);
+    let invalid = Some(Syndrome::Nak(NakCode::InvalidRequest));
+    assert_eq!(hand.out_one().syndrome(), invalid);
+    assert_eq!(hand.state(), QpState::Err);
 }
 
 /// One byte beyond the end is as bad as a thousand; for WRITE it is detected at the first packet,

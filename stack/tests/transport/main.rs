@@ -50,6 +50,7 @@ mod traffic;
 mod trains;
 mod uc;
 mod ud;
+mod versions;
 mod waiting;
 mod windows;
 mod xrc;

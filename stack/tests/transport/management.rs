@@ -113,6 +113,7 @@ fn the_wrong_partition() {
     assert!(hand.node.nic.has_mads());
 }
 
+// shows: CA17-33-qp0
 #[test]
 fn the_wrong_number() {
     for number in [Qpn::QP0, Qpn::from_bits(2)] {

@@ -3,13 +3,14 @@
 use crate::sim::{A, B, Fate, Hand, Mem, Pair, Sent, Setup, pattern};
 use roce_stack::WcStatus::{BadResponse, RemoteAccessError, RemoteInvalidRequest, Success};
 use roce_stack::{
-    Access, Flush, MwBind, MwType, PostError, QpKind, RemoteAddr, SendFlags, SendOp, SendRequest,
-    Sge, WcOpcode, WcStatus,
+    Access, Buffer, Flush, Memory, MwBind, MwType, PostError, QpKind, RemoteAddr, SendFlags,
+    SendOp, SendRequest, Sge, WcOpcode, WcStatus,
 };
 use roce_wire::{
     Aeth, ExtHeaders, Feth, FlushPlacement, FlushSelectivity, NakCode, Opcode, Operation, Reth,
     Syndrome,
 };
+use std::sync::Arc;
 
 fn setup() -> Setup {
     Setup {
@@ -201,6 +202,31 @@ fn rights_are_needed_of_qp_and_region() {
     }
 }
 
+/// The sum of address and length wraps around to an address in the region.
+// shows: A19-flush-range
+// trap: length-wraps
+#[test]
+fn a_range_that_wraps_is_denied() {
+    for write in [false, true] {
+        let mut pair = Pair::new(setup());
+        let node = &mut pair.nodes[B];
+        let access = Access::ANY_MEMORY;
+        let from_zero = Memory::buffer(Arc::new(Buffer::new(64).expect("memory")));
+        let region = node
+            .nic
+            .register_memory(node.pd, from_zero, Some(0), access);
+        let remote = RemoteAddr {
+            addr: u64::MAX - 7,
+            rkey: region.expect("a region at address 0"),
+        };
+        let op = match write {
+            true => SendOp::AtomicWrite(remote),
+            false => flush(remote, 8),
+        };
+        assert_eq!(outcome(&mut pair, op), RemoteAccessError, "{op:?}");
+    }
+}
+
 // shows: A19-atomic-write-aligned
 #[test]
 fn an_atomic_write_is_aligned() {
@@ -234,6 +260,7 @@ fn feth(placement: u8, selectivity: u8) -> Option<Feth> {
 
 /// Reserved bits, no placement at all, another length than 8, in the middle of another message: all
 /// are invalid.
+// trap: atomic-write-length
 #[test]
 fn malformed_requests_are_invalid() {
     let invalid = Some(Syndrome::Nak(NakCode::InvalidRequest));

@@ -53,7 +53,7 @@ impl Ends {
 
 /// IBTA 1.7, 9.4.1.
 // shows: 9.4.1-send, 9.4.1-one-receive-each, 9.5-received-in-order, 9.7.2-no-bytes
-// shows: 11.6.1-receive-length, A17.3.3-sent
+// shows: 11.6.1-receive-length, CA17-22-sent, CA17-25-transport
 // trap: odd-sizes
 #[test]
 fn send_delivers_every_size() {
@@ -309,7 +309,7 @@ fn an_atomic_result_is_scattered() {
 
 /// IBTA 1.7, 9.2.3: PSNs have 24 bits and wrap, in mid-message and for every
 /// operation.
-// shows: 9.7.1-psn-modulo, 9.7.1-initial-psn, A17.3.1-version, A17.3.3-sent
+// shows: 9.7.1-psn-modulo, 9.7.1-initial-psn, A17.4.2-version, CA17-22-sent
 // trap: odd-sizes
 #[test]
 fn psns_wrap() {

@@ -204,6 +204,7 @@ fn a_region_is_registered_anew() {
 
 /// A refused change leaves the region unchanged.
 // shows: 10.6.2-reregister
+// trap: length-wraps
 #[test]
 fn a_refused_change_changes_nothing() {
     let mut pair = Pair::new(Setup::default());

@@ -1,7 +1,7 @@
 //! QP states: which requests can be posted, sent and received in each, and the transitions (IBTA
 //! 1.7, 10.3.1 and 11.2.5.2).
 
-use crate::sim::{A, B, Fate, Hand, Pair, Setup, pattern, to_state};
+use crate::sim::{A, B, Fate, Hand, Out, Pair, Setup, pattern, to_state};
 use roce_stack::{
     DropReason, Event, ModifyError, PostError, QpAttributes, QpState, RecvRequest, SendOp,
     SendRequest, WcStatus,
@@ -225,6 +225,7 @@ fn attributes_changed_in_sqd_take_effect() {
 
 /// The number of answers that are kept for duplicates is that of the last setting.
 // shows: 11.2.5.2-sqd-changes, 9.7.5.1.3-kept
+// trap: resources-changed
 #[test]
 fn sqd_changes_how_many_answers_are_kept() {
     for max in 1..=3 {
@@ -256,6 +257,39 @@ fn sqd_changes_how_many_answers_are_kept() {
         };
         assert_eq!(answered, expected, "{max} kept");
     }
+}
+
+/// Answers that wait to be sent stay when fewer are allowed than wait.
+// shows: 11.2.5.2-sqd-changes
+// trap: resources-changed
+#[test]
+fn a_smaller_limit_drops_no_answer() {
+    let mut hand = Hand::new(Setup {
+        dest_rd_atomic: 3,
+        ..Setup::default()
+    });
+    let mem = hand.mem(8);
+    hand.node.port.max_queued = 0;
+    for _ in 0..3 {
+        hand.request(Opcode::RC_FETCH_ADD, mem.atomic(0, 1), &[]);
+    }
+    assert!(hand.out().is_empty(), "the port is full");
+    modify(&mut hand, QpState::Sqd);
+    let attributes = QpAttributes {
+        max_dest_rd_atomic: Some(1),
+        ..QpAttributes::default()
+    };
+    let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+    nic.modify_qp(hand.now, qpn, &attributes).expect("legal");
+    modify(&mut hand, QpState::Rts);
+    hand.node.port.max_queued = 64;
+    let originals = |hand: &mut Hand| -> Vec<_> {
+        let of = |out: &Out| out.ext.atomic_ack.map(|ack| ack.original);
+        hand.out().iter().map(of).collect()
+    };
+    assert_eq!(originals(&mut hand), [Some(0), Some(1), Some(2)]);
+    hand.request(Opcode::RC_FETCH_ADD, mem.atomic(0, 1), &[]);
+    assert_eq!(originals(&mut hand), [Some(3)]);
 }
 
 /// ERR flushes the requests in both queues, in order.

@@ -142,7 +142,7 @@ fn two_flows(datapath: &str) {
     assert!(fabric.marked() > 0);
 }
 
-// shows: A17.9.1-ecn-capable
+// shows: A17.3.1-ecn-capable
 #[test]
 fn senders_over_sockets_get_cnps() {
     two_flows("udp");

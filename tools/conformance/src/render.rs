@@ -40,7 +40,8 @@ fn conformance(report: &Report) -> String {
     out.push_str(
         "Each rule is in our words. Section numbers are those of the InfiniBand Architecture \
          Specification, volume 1, release 1.7 (A11, A14, A16, A17 and A19 are its annexes). A \
-         section is only as precise as we are sure of. Code cites a rule with `// rule: ID`, and \
+         section is only as precise as we are sure of. An ID that begins with CA17 has the number of \
+         a compliance statement of RoCEv2's annex. Code cites a rule with `// rule: ID`, and \
          a test that fails when the rule is broken with `// shows: ID`. A test of tools/conformance/ \
          finds rules without code, rules without tests, and citations of rules that don't \
          exist.\n\n",

@@ -5,6 +5,9 @@ use crate::cite::{Citation, Citations, Kind};
 use std::collections::BTreeSet;
 use std::path::Path;
 
+/// The number of compliance statements of RoCEv2's annex, CA17-1 to CA17-46.
+const ROCEV2_STATEMENTS: u32 = 46;
+
 /// The rules with their citations.
 #[derive(Debug)]
 pub struct Report {
@@ -29,6 +32,7 @@ impl Report {
     /// All problems, one line each.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = self.wrong_citations();
+        problems.extend(self.missing_statements());
         for rule in self.book.rules() {
             self.check_rule(rule, &mut problems);
         }
@@ -46,6 +50,21 @@ impl Report {
             }
         }
         problems
+    }
+
+    /// The compliance statements of RoCEv2's annex without a rule, one line each. The IDs of a
+    /// statement's rules begin with its number: `CA17-7-dont-fragment`.
+    fn missing_statements(&self) -> impl Iterator<Item = String> {
+        (1..=ROCEV2_STATEMENTS)
+            .map(|number| format!("CA17-{number}"))
+            .filter(|statement| {
+                let mut rules = self.book.rules();
+                !rules.any(|rule| {
+                    let word = rule.id.strip_prefix(statement.as_str());
+                    word.is_some_and(|word| word.starts_with('-'))
+                })
+            })
+            .map(|statement| format!("{statement}: no rule has this number"))
     }
 
     /// Duplicate names, and misplaced citations, one line each.
@@ -108,5 +127,42 @@ impl Report {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book::Chapter;
+
+    fn statements_missing_in(ids: impl Iterator<Item = String>) -> Vec<String> {
+        let rule = |id| Rule {
+            id,
+            section: String::new(),
+            text: String::new(),
+            status: Status::Implemented,
+            why: None,
+        };
+        let chapter = Chapter {
+            title: String::new(),
+            rules: ids.map(rule).collect(),
+        };
+        let book = Book {
+            chapters: vec![chapter],
+            traps: Vec::new(),
+        };
+        let citations = Citations::default();
+        let report = Report { book, citations };
+        report.missing_statements().collect()
+    }
+
+    #[test]
+    fn each_statement_of_rocev2_needs_a_rule() {
+        let id = |number| format!("CA17-{number}-word");
+        assert_eq!(statements_missing_in((1..=46).map(id)).len(), 0);
+        // CA17-40 does not stand for CA17-4.
+        let without_4 = (1..=46).filter(|number| *number != 4).map(id);
+        let missing = statements_missing_in(without_4);
+        assert_eq!(missing, ["CA17-4: no rule has this number"]);
     }
 }

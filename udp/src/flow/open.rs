@@ -41,6 +41,7 @@ pub(super) fn open(
     options::attach_program(socket.as_fd(), libc::SO_ATTACH_FILTER, &DROP_ALL)?;
     prepare_to_send(&socket, config, to.src)?;
     set_class_and_priority(&socket, config, &to)?;
+    // rule: CA17-9-time-to-live, CA17-17-hop-limit
     if to.hop_limit != 0 {
         let socket = SockRef::from(&socket);
         match to.src {

@@ -22,14 +22,14 @@ fn classes(from: &mut UdpPort, mut into: Option<&mut UdpPort>, to: &TxMeta) {
     }
 }
 
-// shows: A17.5-traffic-class
+// shows: CA17-4-dscp
 #[test]
 fn traffic_class_and_ecn_arrive_over_ipv4() {
     let (near, far) = pair(4);
     classes(&mut open(near), Some(&mut open(far)), &to(near, far));
 }
 
-// shows: A17.5-traffic-class
+// shows: CA17-13-dscp
 #[test]
 fn traffic_class_and_ecn_arrive_over_ipv6() {
     if let Some((_lock, mut port)) = open_v6("traffic class over IPv6") {

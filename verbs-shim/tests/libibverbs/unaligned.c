@@ -43,9 +43,9 @@ static void set_elements(int quarter)
 {
 	struct ibv_sge sge = stretch(ends, quarter);
 
-	for (int i = 0; i < 2; i++) {
-		task.sges[i] = (struct ibv_sge){ sge.addr + i * MESSAGE / 2, MESSAGE / 2, sge.lkey };
-	}
+	/* The lengths differ: Soft-RoCE's library had added up the first one for each element. */
+	task.sges[0] = (struct ibv_sge){ sge.addr, MESSAGE / 4, sge.lkey };
+	task.sges[1] = (struct ibv_sge){ sge.addr + MESSAGE / 4, MESSAGE - MESSAGE / 4, sge.lkey };
 	CHECK((uintptr_t)task.sges % 8 == 4);
 }
 
@@ -124,6 +124,8 @@ static void requests_by_calls(struct ibv_qp_ex *qp)
 	qp->wr_flags = 0;
 	ibv_wr_send(qp);
 	ibv_wr_set_sge_list(qp, 2, AT(struct ibv_sge, task.sges));
+	/* The list has been read. */
+	memset(task.sges, 0, sizeof(task.sges));
 	CHECK(!ibv_wr_complete(qp));
 	is_received();
 

@@ -25,7 +25,7 @@ impl Default for AddressOptions {
     fn default() -> Self {
         Self {
             // ECN-capable: switches may mark packets instead of dropping them.
-            // rule: A17.9.1-ecn-capable
+            // rule: A17.3.1-ecn-capable
             traffic_class: 2,
             service_level: 0,
             hop_limit: 64,
@@ -152,7 +152,7 @@ impl Context {
     ///
     /// # Errors
     /// As for [`Context::path`].
-    // rule: A16-gid-types
+    // rule: A16-gid-types, CA17-40-connected-version, CA17-42-datagram-version
     pub fn path_with(
         &self,
         index: u8,

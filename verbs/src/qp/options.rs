@@ -113,7 +113,7 @@ impl Default for ConnectOptions {
             retry_cnt: 7,
             rnr_retry: 7,
             // ECN-capable: switches may mark packets instead of dropping them.
-            // rule: A17.9.1-ecn-capable
+            // rule: A17.3.1-ecn-capable
             traffic_class: 2,
             service_level: 0,
             hop_limit: 64,

@@ -4,7 +4,7 @@ use crate::header::{be16, be32};
 use crate::{Layer, Opcode, PKey, ParseError, Psn, Qpn};
 
 /// The base transport header, which every packet starts with (IBTA 1.7, 9.2;
-/// congestion bits: RoCEv2 Annex A17.9).
+/// congestion bits: RoCEv2 Annex A17.4.8).
 ///
 /// ```text
 ///  0               1               2               3
@@ -105,7 +105,7 @@ impl Bth {
             // rule: 9.2.6-pkey-field
             pkey: PKey(be16(b, field::PKEY)),
             fecn: congestion & 0x80 != 0,
-            // rule: A17.9.3-becn
+            // rule: A17.4.8-becn
             becn: congestion & 0x40 != 0,
             // rule: 9.2.7-dest-qpn-field
             dest_qpn: Qpn::from_bits(be32(b, field::CONGESTION)),

@@ -3,7 +3,7 @@ use crate::Reason;
 use crate::testing::Numbers;
 
 // shows: 9.2.2-solicited-bit, 9.2.3-migreq-bit, 9.2.6-pkey-field, 9.2.7-dest-qpn-field
-// shows: 9.2.8-ackreq-bit, 9.2.9-psn-field, 9.2-reserved-zero, A17.9.3-becn
+// shows: 9.2.8-ackreq-bit, 9.2.9-psn-field, 9.2-reserved-zero, A17.4.8-becn
 #[test]
 fn each_field_is_where_the_specification_puts_it() {
     let zero = [0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use super::put;
 use crate::header::{be16, be24};
 
-/// The address as a GID. An IPv4 address becomes an IPv4-mapped IPv6 address (IBTA 1.7, A17.3.1).
+/// The address as a GID. An IPv4 address becomes an IPv4-mapped IPv6 address (RoCEv2 Annex A17.4.1.1).
 pub const fn gid_of(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),

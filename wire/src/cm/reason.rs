@@ -7,6 +7,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RejectReason(pub u16);
 
+// rule: CA17-35-reject-reasons
 impl RejectReason {
     /// No QP is available.
     pub const NO_QP: RejectReason = RejectReason(1);

@@ -10,7 +10,7 @@ const V6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 
 /// Parses an IPv4 packet. Options are allowed, fragments are not: a transport packet is never
-/// fragmented (RoCEv2 Annex A17.3).
+/// fragmented (RoCEv2 Annex A17.3.1.1.5).
 pub(super) fn parse_v4(bytes: &[u8], udp_port: u16) -> Result<Frame<'_>, ParseError> {
     let Ok(ip) = Ipv4Packet::new_checked(bytes) else {
         return Err(explain_v4(bytes));
@@ -22,11 +22,12 @@ pub(super) fn parse_v4(bytes: &[u8], udp_port: u16) -> Result<Frame<'_>, ParseEr
     if ip.more_frags() || ip.frag_offset() != 0 {
         return Err(ParseError {
             layer: Layer::Ipv4,
-            // rule: A17.3.2-dont-fragment
+            // rule: CA17-8-no-fragments
             field: "fragment",
             reason: Reason::Fragment { flags_fragment },
         });
     }
+    // rule: CA17-10-protocol
     if ip.next_header() != IpProtocol::Udp {
         return Err(ParseError::unsupported(
             Layer::Ipv4,
@@ -56,6 +57,7 @@ pub(super) fn parse_v6(bytes: &[u8], udp_port: u16) -> Result<Frame<'_>, ParseEr
     if ip.version() != 6 {
         return Err(version(Layer::Ipv6, ip.version(), "6"));
     }
+    // rule: CA17-16-next-header
     if ip.next_header() != IpProtocol::Udp {
         return Err(ParseError::unsupported(
             Layer::Ipv6,
@@ -106,7 +108,7 @@ pub(super) fn parse_grh(bytes: &[u8]) -> Result<Frame<'_>, ParseError> {
 
 /// Parses the UDP datagram `datagram`, which follows `header_len` bytes of `network` at the start
 /// of `packet`.
-// rule: A17.3.2-length
+// rule: CA17-21-length
 fn parse_udp<'a>(
     network: NetworkHeader<'a>,
     packet: &'a [u8],
@@ -141,6 +143,7 @@ fn parse_udp<'a>(
     })
 }
 
+// rule: CA17-27-version
 #[cold]
 fn version(layer: Layer, found: u8, expected: &'static str) -> ParseError {
     ParseError::unsupported(layer, "version", found.into(), expected)

@@ -183,7 +183,7 @@ impl<'a> Frame<'a> {
         };
         let mut ethertype = u16::from(ethernet.ethertype());
         let mut rest = ethernet.payload();
-        // rule: A17.4-vlan
+        // rule: A17.2.3-vlan
         for vlan in &mut link.vlans {
             if !ETHERTYPES_VLAN.contains(&ethertype) {
                 break;
@@ -221,6 +221,7 @@ impl<'a> Frame<'a> {
         packet: &'a [u8],
         udp_port: u16,
     ) -> Result<Frame<'a>, ParseError> {
+        // rule: CA17-1-families
         match EthernetProtocol::from(ethertype) {
             EthernetProtocol::Ipv4 => ip::parse_v4(packet, udp_port),
             EthernetProtocol::Ipv6 => ip::parse_v6(packet, udp_port),

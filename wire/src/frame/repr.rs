@@ -49,6 +49,7 @@ impl FrameRepr<'_> {
     /// If `buf` is shorter than [`FrameRepr::header_len`], if IPv4 options are longer than 40 bytes
     /// or their length is not a multiple of 4, or if the lengths do not fit in the headers' 16
     /// bits.
+    // rule: CA17-2-format
     pub fn emit_headers(&self, buf: &mut [u8], transport_len: usize) -> usize {
         let buf = &mut buf[..self.header_len()];
         if let Some(link) = &self.link {

@@ -25,7 +25,7 @@ fn tag(tpid: u16, tci: u16) -> VlanTag {
     VlanTag { tpid, tci }
 }
 
-// shows: A17.4-vlan
+// shows: A17.2.3-vlan
 // trap: legal-frames
 #[test]
 fn up_to_two_vlan_tags() {
@@ -79,6 +79,7 @@ fn a_cut_vlan_tag_is_refused() {
     }
 }
 
+// shows: CA17-1-families
 #[test]
 fn packets_without_a_link_header() {
     for (hex, ethertype) in [(UC_V4, 0x0800), (UC_V6, 0x86dd), (V1_ACK, 0x8915)] {
@@ -110,7 +111,7 @@ fn other_ethertypes_are_refused() {
     );
 }
 
-// shows: A17.3.2-length
+// shows: CA17-21-length
 // trap: link-padding
 #[test]
 fn what_a_link_pads_short_frames_with_is_cut_off() {
@@ -126,7 +127,7 @@ fn what_a_link_pads_short_frames_with_is_cut_off() {
 
 /// Bytes between the end of the UDP datagram and that of the IP packet don't belong to the payload
 /// either, but the IP length that the ICRC covers includes them.
-// shows: A17.3.2-length
+// shows: CA17-21-length
 // trap: link-padding
 #[test]
 fn the_udp_length_bounds_the_transport() {
@@ -139,6 +140,7 @@ fn the_udp_length_bounds_the_transport() {
     assert!(matches!(frame.icrc_verdict(), IcrcVerdict::Invalid(_)));
 }
 
+// shows: CA17-3-header-length
 #[test]
 fn ipv4_options_are_accepted_and_covered() {
     let mut numbers = Numbers(50);
@@ -168,7 +170,7 @@ fn ipv4_options_are_accepted_and_covered() {
     assert!(matches!(frame.icrc_verdict(), IcrcVerdict::Invalid(_)));
 }
 
-// shows: A17.3.2-dont-fragment
+// shows: CA17-8-no-fragments
 #[test]
 fn fragments_are_refused() {
     for flags_fragment in [0x2000_u16, 0x6000, 0x0001, 0x4001, 0x1fff] {
@@ -180,6 +182,7 @@ fn fragments_are_refused() {
     }
 }
 
+// shows: CA17-10-protocol, CA17-16-next-header
 #[test]
 fn other_protocols_are_refused() {
     let error = error_of(UC_V4, |frame| frame[23] = 6);
@@ -191,6 +194,7 @@ fn other_protocols_are_refused() {
     assert_eq!((error.layer, error.field), (Layer::Grh, "next header"));
 }
 
+// shows: CA17-27-version
 #[test]
 fn other_versions_are_refused() {
     for (hex, layer, byte) in [
@@ -203,7 +207,7 @@ fn other_versions_are_refused() {
     }
 }
 
-// shows: A17.3.2-port
+// shows: CA17-20-port
 #[test]
 fn other_ports_are_refused() {
     let error = error_of(UC_V4, |frame| {
@@ -327,7 +331,7 @@ fn a_udp_checksum_of_zero_is_sent_as_ones() {
     assert_eq!(repr.udp_checksum(&[high, low, 0, 1]), Some(0xfffe));
 }
 
-// shows: A17.3.2-source-port, A17.9.3-cnp-taken
+// shows: A17.3.2.1-source-port, A17.9.3-cnp-taken
 // trap: unasked-cnps
 #[test]
 fn a_cnp_is_taken_whatever_its_marks_and_source_port() {

@@ -111,7 +111,7 @@ pub struct HiddenV4 {
 /// The ICRC of a packet whose bytes from the BTH to the padding are
 /// `transport_without_icrc`.
 #[inline(always)]
-// rule: A17.3.3-cover
+// rule: CA17-22-cover
 pub fn compute(ip: &IpHeader, src_port: u16, dst_port: u16, transport_without_icrc: &[u8]) -> u32 {
     #[cfg(all(target_arch = "x86_64", feature = "std"))]
     if let Some(icrc) = compute_v4(ip, src_port, dst_port, transport_without_icrc) {
@@ -157,7 +157,7 @@ fn headers_v4(
     };
     let len = udp_len(transport);
     let be = |field: u16| u128::from(field.to_be());
-    // rule: A17.3.3-ones
+    // rule: CA17-22-ones
     // A register of all ones is zero after four bytes of ones. So the computation starts with a
     // register of zero after four of the eight bytes that stand for the link header. The other four
     // and the headers are 32 bytes.
@@ -168,7 +168,7 @@ fn headers_v4(
         | be(src_port) << 64
         | be(dst_port) << 80
         | be(len) << 96
-        // rule: A17.3.3-masked-udp
+        // rule: CA17-22-masked-udp
         | 0xffff << 112;
     Some((first, second))
 }
@@ -287,7 +287,7 @@ pub(crate) fn compute_raw(headers: &[u8], transport_without_icrc: &[u8]) -> u32 
     } else {
         mask_v6(&mut head);
     }
-    // rule: A17.3.3-masked-udp
+    // rule: CA17-22-masked-udp
     // The UDP checksum.
     head[len.saturating_sub(2)..len].fill(0xff);
     let crc = continue_crc(!ONES, &head[..len]);
@@ -299,7 +299,7 @@ pub(crate) fn compute_raw(headers: &[u8], transport_without_icrc: &[u8]) -> u32 
 #[inline(always)]
 pub fn seal(ip: &IpHeader, src_port: u16, dst_port: u16, transport: &mut [u8]) {
     if let Some((covered, stored)) = transport.split_last_chunk_mut::<ICRC_LEN>() {
-        // rule: A17.3.3-order
+        // rule: CA17-22-order
         *stored = compute(ip, src_port, dst_port, covered).to_le_bytes();
     }
 }
@@ -390,13 +390,13 @@ const V4_LEN: u16 = 20;
 const PROTOCOL_UDP: u8 = 17;
 
 /// The CRC register after the ones that stand for the link header.
-// rule: A17.3.3-ones
+// rule: CA17-22-ones
 const ONES: u32 = register(&[0xff; 8]);
 
 /// The register after all headers, followed by four bytes of zeros in place of the BTH's first
 /// four. Addresses, lengths, identification and source port are zero.
 #[rustfmt::skip]
-// rule: A17.3.3-masked-ipv4
+// rule: CA17-22-masked-ipv4
 const V4_CONSTANTS: u32 = register(&[
     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
     // IPv4: version and length, type of service, total length, identification, flags,
@@ -412,7 +412,7 @@ const V4_CONSTANTS: u32 = register(&[
 /// identification and flags.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 #[rustfmt::skip]
-// rule: A17.3.3-masked-ipv4
+// rule: CA17-22-masked-ipv4
 const V4_FIRST: u128 = u128::from_le_bytes([
     0xff, 0xff, 0xff, 0xff,
     0x45, 0xff, 0, 0, 0, 0, 0, 0, 0xff, PROTOCOL_UDP, 0xff, 0xff,
@@ -437,7 +437,7 @@ fn udp_len(transport_without_icrc: &[u8]) -> u16 {
 }
 
 /// Ones for traffic class, flow label and hop limit.
-// rule: A17.3.3-masked-ipv6
+// rule: CA17-22-masked-ipv6
 fn mask_v6(header: &mut [u8]) {
     header[0] |= 0x0f;
     header[1..4].fill(0xff);
@@ -459,7 +459,7 @@ fn over_transport(crc: u32, transport: &[u8]) -> u32 {
 /// no byte needs to be copied.
 #[inline(always)]
 fn finish(crc: u32, rest: &[u8]) -> u32 {
-    // rule: A17.3.3-masked-bth
+    // rule: CA17-22-masked-bth
     let missing = rest.first().map_or(0, |byte| !byte);
     continue_crc(crc ^ u32::from(missing), rest)
 }
@@ -475,7 +475,7 @@ fn finish_short(register: u32, transport: &[u8]) -> u32 {
 }
 
 #[inline(always)]
-// rule: A17.3.3-padding
+// rule: CA17-22-padding
 fn continue_crc(crc: u32, bytes: &[u8]) -> u32 {
     let mut hasher = Hasher::new_with_initial(crc);
     hasher.update(bytes);

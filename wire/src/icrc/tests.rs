@@ -100,8 +100,8 @@ type Way = fn(&IpHeader, u16, u16, &[u8]) -> u32;
 /// The implementation for this processor, and the generic one.
 const WAYS: [Way; 2] = [compute, compute_with_tables];
 
-// shows: A17.3.3-cover, A17.3.3-ones, A17.3.3-masked-ipv4, A17.3.3-masked-ipv6
-// shows: A17.3.3-masked-udp, A16-icrc
+// shows: CA17-22-cover, CA17-22-ones, CA17-22-masked-ipv4, CA17-22-masked-ipv6
+// shows: CA17-22-masked-udp, A16-icrc
 // trap: icrc-masks
 #[test]
 fn agrees_with_the_book_at_every_length() {
@@ -145,7 +145,7 @@ fn what_usually_is_in_the_header_is_no_special_case() {
     }
 }
 
-// shows: A17.3.3-masked-bth
+// shows: CA17-22-masked-bth
 #[test]
 fn byte_4_of_the_bth_does_not_count() {
     let mut numbers = Numbers(32);
@@ -180,7 +180,7 @@ fn sealed_packets_verify_and_any_flipped_bit_is_found() {
     }
 }
 
-// shows: A17.3.3-order
+// shows: CA17-22-order
 // trap: icrc-masks
 #[test]
 fn is_stored_least_significant_byte_first() {
@@ -338,7 +338,7 @@ fn verify_hidden(transport: &[u8]) -> Result<HiddenV4, IcrcMismatch> {
 }
 
 /// Bytes that pad the payload are covered like the payload itself.
-// shows: A17.3.3-padding
+// shows: CA17-22-padding
 // trap: pad-in-icrc
 #[test]
 fn padding_is_covered() {

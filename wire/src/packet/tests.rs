@@ -1,4 +1,5 @@
 use std::string::ToString;
+use std::vec;
 use std::vec::Vec;
 
 use super::*;
@@ -161,6 +162,31 @@ fn padding_must_fit() {
         error.to_string(),
         "BTH pad count: found 1, expected at most 0"
     );
+}
+
+/// Packets without room for padding and ICRC behind their headers, of each opcode.
+// shows: 9.2.4-pad-fits
+// trap: pad-beyond-payload
+#[test]
+fn padding_is_never_longer_than_what_is_padded() {
+    let mut numbers = Numbers(7);
+    for opcode in Opcode::all() {
+        for pad in 1..=3_u8 {
+            for room in 0..pad.into() {
+                let mut repr = numbers.repr(opcode);
+                repr.bth.version = 0;
+                let mut transport = vec![0; repr.buffer_len(0) + room];
+                repr.emit_headers(&mut transport, 0);
+                Bth { pad, ..repr.bth }.emit(&mut transport);
+                let error = Packet::parse(&transport).expect_err("no room");
+                assert_eq!(
+                    (error.layer, error.field),
+                    (Layer::Bth, "pad count"),
+                    "{opcode}"
+                );
+            }
+        }
+    }
 }
 
 // shows: 9.2.5-version-checked

@@ -182,7 +182,7 @@ fn contents(name: &str) -> (FrameRepr<'static>, PacketRepr, Vec<u8>) {
     }
 }
 
-// shows: A16-ethertype, A17.3.2-checksum, A17.3.3-cover, A17.3.3-ones, A17.9.3-cnp-opcode
+// shows: A16-ethertype, A17.3.2.4-checksum, CA17-22-cover, CA17-22-ones, A17.9.3-cnp-opcode
 // trap: icrc-masks
 #[test]
 fn all_parse_to_what_they_hold_and_verify() {
@@ -201,7 +201,7 @@ fn all_parse_to_what_they_hold_and_verify() {
     }
 }
 
-// shows: A16-icrc, A17.3.2-port
+// shows: A16-icrc, CA17-2-format, CA17-20-port
 #[test]
 fn all_are_emitted_again_bit_for_bit() {
     for (name, hex) in ALL {
@@ -264,7 +264,7 @@ fn uncovered(bytes: &[u8]) -> Vec<u8> {
     mask
 }
 
-// shows: A17.3.3-masked-ipv4, A17.3.3-masked-ipv6, A17.3.3-masked-udp
+// shows: CA17-22-masked-ipv4, CA17-22-masked-ipv6, CA17-22-masked-udp
 #[test]
 fn a_flipped_bit_is_found_exactly_if_it_is_covered() {
     for (name, hex) in ALL {

@@ -29,7 +29,7 @@ pub(super) fn max_packet_bytes(mtu: usize, ipv6: bool, roce_v1: bool) -> usize {
 }
 
 /// The component that fills in the UDP checksum of packets over IPv6. RoCEv2 requires no checksum
-/// (Annex A17.3.2, with RFC 6936), but a firewall on the path may. Packets over IPv4 carry none.
+/// (Annex A17.3.2.4, with RFC 6936), but a firewall on the path may. Packets over IPv4 carry none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ipv6Checksum {
     /// No checksum: the field is 0.

@@ -101,6 +101,7 @@ impl Dcqcn {
         self.alpha * p.alpha_weight()
     }
 
+    // rule: CA17-46-recovery
     fn increase(&mut self, p: &DcqcnParameters) {
         let (byte, time) = (self.byte_stage, self.time_stage);
         if byte.min(time) > p.rpg_threshold {

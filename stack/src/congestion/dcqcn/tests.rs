@@ -25,6 +25,7 @@ fn run_timers(sender: &mut Dcqcn, now: Instant, p: &DcqcnParameters) {
     }
 }
 
+// shows: CA17-46-recovery
 #[test]
 fn it_does_what_was_worked_out_separately() {
     let mut p = DcqcnParameters::PAPER;

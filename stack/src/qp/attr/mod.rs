@@ -361,7 +361,7 @@ impl QpAttributes {
             check_rate_limit(limit)?;
         }
         match self.path {
-            // rule: A17.3.1-one-family
+            // rule: A17.4.2-one-family
             Some(path) if path.src.is_ipv4() != path.dst.is_ipv4() => Err(ModifyError::BadValue {
                 attribute: "path",
                 given: format!("from {} to {}", path.src, path.dst),
@@ -377,7 +377,7 @@ impl QpAttributes {
 const MAX_OVERHEAD: usize = 12 + 28 + 4;
 
 /// The largest path MTU whose packets fit in `max_packet_bytes`.
-// rule: A17.4-mtu
+// rule: A17.3.1-mtu
 pub fn largest_path_mtu(max_packet_bytes: usize) -> PathMtu {
     let payload = max_packet_bytes.saturating_sub(MAX_OVERHEAD);
     PathMtu::largest_fitting(payload).unwrap_or(PathMtu::Mtu256)

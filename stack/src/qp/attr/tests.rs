@@ -110,7 +110,7 @@ fn states_are_not_skipped() {
     }
 }
 
-// shows: 11.2.5.2-path-mtu, A17.4-mtu
+// shows: 11.2.5.2-path-mtu, A17.3.1-mtu
 // trap: mtu-in-words, mtu-4096
 #[test]
 fn a_path_mtu_beyond_the_link_is_named_with_what_fits() {
@@ -129,7 +129,7 @@ fn a_path_mtu_beyond_the_link_is_named_with_what_fits() {
     assert_eq!(attributes.check(Rc, Init, 8972), Ok(()));
 }
 
-// shows: A17.3.1-version, A17.3.1-one-family
+// shows: A17.4.2-version, A17.4.2-one-family
 // trap: mtu-in-words
 #[test]
 fn families_may_not_mix() {

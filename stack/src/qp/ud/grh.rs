@@ -1,4 +1,4 @@
-//! The 40 bytes in front of a received datagram (IBTA 1.7, 11.4.1.2; RoCEv2 Annex A17.4.5.1): the
+//! The 40 bytes in front of a received datagram (IBTA 1.7, 11.4.1.2; RoCEv2 Annex A17.4.5.2): the
 //! IPv6 header, or, in the last 20 bytes, the IPv4 header; for RoCE v1, the GRH.
 
 use crate::encapsulation::{IpCovered, RxMeta, gid};
@@ -26,7 +26,7 @@ pub(super) fn network_kind(meta: &RxMeta) -> NetworkHeader {
 /// The network header of a packet with `transport_len` bytes from BTH to ICRC. Fields that the port
 /// does not report are 0: time to live or hop limit, flow label, and, if the port is a socket, the
 /// identification.
-// rule: 9.8.3-grh-space
+// rule: 9.8.3-grh-space, A17.4.5.2-header-area
 pub(super) fn network_header(meta: &RxMeta, transport_len: usize) -> [u8; Grh::LEN] {
     let udp_len = UDP_LEN + transport_len;
     match (meta.src, meta.dst) {
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(checksum(&header), 0xb861);
     }
 
-    // shows: 9.8.3-grh-space
+    // shows: 9.8.3-grh-space, A17.4.5.2-header-area
     #[test]
     fn an_ipv4_header_lies_in_the_last_20_bytes() {
         let meta = RxMeta {
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(checksum(ip), 0);
     }
 
-    // shows: 9.8.3-grh-space
+    // shows: 9.8.3-grh-space, A17.4.5.2-header-area
     #[test]
     fn an_ipv6_header_fills_all() {
         let meta = RxMeta {

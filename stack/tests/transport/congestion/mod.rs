@@ -1,4 +1,4 @@
-//! Congestion: marks and their effects (RoCEv2 Annex A17.9).
+//! Congestion: marks and their effects (RoCEv2 Annex A17.9.3).
 
 mod hostile;
 mod limit;

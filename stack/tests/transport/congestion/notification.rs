@@ -1,8 +1,8 @@
 //! The receiver of marked packets informs their sender, and not too often.
 
 use crate::sim::{Hand, Ip, Mem, PEER_QPN, Setup};
-use roce_stack::{Duration, NotificationPoint, QpKind, Stat};
-use roce_wire::{ExtHeaders, Opcode, Packet};
+use roce_stack::{DropReason, Duration, NotificationPoint, QpAttributes, QpKind, Stat};
+use roce_wire::{ExtHeaders, Opcode, PKey, Packet};
 
 /// A WRITE of 8 bytes from the peer, with this traffic class.
 fn write(hand: &mut Hand, mem: &Mem, traffic_class: u8) {
@@ -23,7 +23,7 @@ fn cnps(hand: &mut Hand) -> usize {
 }
 
 /// A CNP leaves first, in a class of its own, where no switch marks it, and has no PSN.
-// shows: A17.9.2-cnp-sent, A17.9.3-cnp-reserved
+// shows: CA17-44-cnp-sent, A17.9.3-cnp-reserved, A17.9.3-cnp-fields, A17.4.8-becn
 #[test]
 fn a_mark_is_answered_before_anything_else() {
     for (kind, packets) in [(QpKind::Rc, 2), (QpKind::Uc, 1)] {
@@ -45,6 +45,7 @@ fn a_mark_is_answered_before_anything_else() {
             assert_eq!(packet.bth.dest_qpn, PEER_QPN);
             assert_eq!(packet.bth.psn.get(), 0);
             assert!(packet.bth.becn && !packet.bth.fecn && !packet.bth.ack_req);
+            assert!(!packet.bth.solicited && !packet.bth.mig_req);
             assert_eq!(out[0].bytes[12..28], [0; 16]);
             assert_eq!(out[0].meta.traffic_class, 48 << 2);
             assert_eq!(hand.stat(Stat::CnpsSent), 1);
@@ -52,7 +53,52 @@ fn a_mark_is_answered_before_anything_else() {
     }
 }
 
-// shows: A17.9.2-cnp-sent
+/// A full member's peer may be a limited member. The CNP has the peer's own key, which the peer
+/// would accept in no other packet.
+// shows: A17.9.3-cnp-fields
+#[test]
+fn a_cnp_has_the_partition_key_of_the_marked_packet() {
+    for key in [0xffff, 0x7fff] {
+        let mut hand = Hand::new(Setup::default());
+        let mem = hand.mem(8);
+        let mut bth = hand.bth(Opcode::RC_WRITE_ONLY, hand.psn);
+        bth.pkey = PKey(key);
+        let mut meta = hand.meta();
+        meta.traffic_class = 3;
+        hand.deliver_from(meta, bth, mem.reth(0, 8), &[1; 8]);
+        let out = hand.out();
+        assert_eq!(out[0].opcode(), Opcode::CNP);
+        assert_eq!(out[0].bth.pkey, PKey(key));
+    }
+}
+
+/// A limited member accepts a CNP with its own key.
+// shows: A17.9.3-cnp-taken
+#[test]
+fn a_limited_member_accepts_cnps() {
+    let mut hand = Hand::in_reset(Setup::default());
+    let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
+    let init = QpAttributes {
+        pkey: Some(PKey(0x7fff)),
+        ..hand.setup.init()
+    };
+    for attributes in [
+        init,
+        hand.setup.rtr(hand.setup.path(), PEER_QPN, hand.psn),
+        hand.setup.rts(hand.setup.psn[0]),
+    ] {
+        nic.modify_qp(hand.now, qpn, &attributes).expect("legal");
+    }
+    for (key, accepted) in [(0x7fff, 1), (0xffff, 2), (0x7ffe, 2)] {
+        let mut bth = hand.bth(Opcode::CNP, 0);
+        bth.pkey = PKey(key);
+        hand.deliver(bth, ExtHeaders::NONE, &[]);
+        assert_eq!(hand.stat(Stat::CnpsReceived), accepted, "{key:#x}");
+    }
+    assert_eq!(hand.drops(DropReason::WrongPKey), 1);
+}
+
+// shows: CA17-44-cnp-sent
 #[test]
 fn one_in_50_microseconds_is_enough() {
     let mut hand = Hand::new(Setup::default());
@@ -106,6 +152,26 @@ fn no_mark_is_answered_over_roce_v1() {
     write(&mut hand, &mem, 0x03);
     assert_eq!(mem.read(0, 8), [1; 8]);
     assert_eq!(cnps(&mut hand), 0);
+}
+
+/// The IP header has the marks. The bits of the BTH belong to InfiniBand's congestion control, which
+/// RoCEv2 does not use.
+// shows: CA17-29-congestion-bits
+#[test]
+fn marks_in_the_bth_mean_nothing() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    let mut bth = hand.bth(Opcode::RC_WRITE_ONLY, hand.psn);
+    (bth.fecn, bth.becn) = (true, true);
+    hand.deliver(bth, mem.reth(0, 8), &[1; 8]);
+    assert_eq!(mem.read(0, 8), [1; 8]);
+    let answer = hand.out_one();
+    assert_eq!(answer.opcode(), Opcode::RC_ACKNOWLEDGE);
+    assert!(!answer.bth.fecn && !answer.bth.becn);
+    let counted = [Stat::EcnMarked, Stat::CnpsSent, Stat::CnpsReceived].map(|stat| hand.stat(stat));
+    assert_eq!(counted, [0; 3]);
+    let congestion = hand.node.nic.qp_congestion(hand.now, hand.node.qpn);
+    assert_eq!(congestion.expect("a QP").rate, None);
 }
 
 /// A full port delays the CNP; it is not lost, and no packet overtakes it.

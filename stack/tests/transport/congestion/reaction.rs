@@ -52,7 +52,7 @@ pub(super) fn send(hand: &mut Hand, packets: usize) -> (Duration, usize) {
 }
 
 /// Posted requests, and the responses to a READ, leave at the rate, in bursts of about 10 us.
-// shows: A17.9.2-rate
+// shows: CA17-45-rate
 #[test]
 fn a_cnp_lowers_the_rate() {
     let expected = Duration::from_nanos(PACKETS as u64 * BITS);
@@ -132,6 +132,7 @@ fn neither_half_starves_the_other() {
 
 /// A flood of CNPs costs speed, down to the lowest rate, and nothing else. Once it is over, the
 /// rate rises again until there is no limit.
+// shows: CA17-46-recovery
 // trap: hostile-packets
 #[test]
 fn a_flood_of_cnps_does_not_stop_a_sender() {

@@ -156,7 +156,7 @@ fn a_reset_qp_counts_messages_anew() {
 
 /// One of the four ECN codepoints means that a router was congested; "ECN-capable", in either form,
 /// does not.
-// shows: A17.9.2-ce-seen
+// shows: CA17-44-ce-seen
 #[test]
 fn only_congestion_experienced_is_noticed() {
     for (ecn, marked) in [(0, 0), (1, 0), (2, 0), (3, 1)] {

@@ -107,6 +107,7 @@ fn a_windows_rights_are_its_own() {
 
 /// Peers use addresses from 0 in a zero-based window (10.6.7.2.7).
 // shows: 10.6.7-window-zero-based
+// trap: length-wraps
 #[test]
 fn a_zero_based_window_counts_from_its_first_byte() {
     for (addr, len, status) in [
@@ -114,6 +115,7 @@ fn a_zero_based_window_counts_from_its_first_byte() {
         (49, 1, Success),
         (50, 1, RemoteAccessError),
         (u64::MAX, 1, RemoteAccessError),
+        (u64::MAX - 7, 8, RemoteAccessError),
     ] {
         let mut pair = Pair::new(Setup::default());
         let mem = bindable(&mut pair, 200);

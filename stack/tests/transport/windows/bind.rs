@@ -58,6 +58,7 @@ fn a_region_must_exist() {
 
 /// C10-72.
 // shows: 10.6.7-window-pd
+// trap: bind-domains
 #[test]
 fn window_region_and_qp_must_be_of_one_domain() {
     for kind in TYPES {
@@ -70,6 +71,15 @@ fn window_region_and_qp_must_be_of_one_domain() {
             let own = pair.nodes[B].pd;
             pair.nodes[B].pd = pair.nodes[B].nic.alloc_pd();
             let mem = bindable(pair, 64);
+            pair.nodes[B].pd = own;
+            (bind.lkey, bind.addr) = (mem.key, mem.addr());
+        });
+        // Window and region share a domain, but not the QP's.
+        bad_bind(kind, |pair, _, bind| {
+            let own = pair.nodes[B].pd;
+            pair.nodes[B].pd = pair.nodes[B].nic.alloc_pd();
+            let mem = bindable(pair, 64);
+            bind.window = window(pair, kind);
             pair.nodes[B].pd = own;
             (bind.lkey, bind.addr) = (mem.key, mem.addr());
         });

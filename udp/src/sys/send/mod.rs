@@ -71,7 +71,7 @@ impl Control {
 
     fn fill(&mut self, datagram: &Outgoing<'_>) {
         self.len = 0;
-        // rule: A17.5-traffic-class
+        // rule: CA17-4-dscp, CA17-13-dscp, CA17-9-time-to-live, CA17-17-hop-limit
         let (level, class, hops) = match datagram.to {
             Some((IpAddr::V6(_), _)) => {
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT)

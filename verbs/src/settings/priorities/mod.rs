@@ -52,6 +52,7 @@ impl PrioritySettings {
     pub fn traffic_class(&self, service_level: u8, asked: u8) -> u8 {
         let requested = (asked & !ECN != 0).then_some(asked);
         let of_level = || {
+            // rule: A17.4.2-service-level
             let dscp = *self.sl_to_dscp.get(usize::from(service_level))?;
             dscp.map(|dscp| dscp << 2)
         };

@@ -18,6 +18,23 @@ fn default_settings_keep_each_traffic_class() {
     assert_eq!(none.priorities, None);
 }
 
+/// The field has four bits, and the upper half of its values is reserved.
+// shows: A17.4.2-service-level
+#[test]
+fn reserved_service_levels_select_nothing() {
+    let every = "sl2dscp=0:1,sl2dscp=1:2,sl2dscp=2:3,sl2dscp=3:4,sl2dscp=4:5,sl2dscp=5:6,\
+                 sl2dscp=6:7,sl2dscp=7:8";
+    let every = settings(every);
+    for level in 0..8 {
+        assert_eq!(every.traffic_class(level, 0), (level + 1) << 2);
+    }
+    for level in 8..16 {
+        assert_eq!(every.traffic_class(level, 0), 0);
+    }
+    let reserved = "sl2dscp=8:46".parse::<PrioritySettings>();
+    assert!(reserved.is_err());
+}
+
 /// A class that the program asks for comes first, then the service level's, then the default. A
 /// forced class overrides all of these. ECN stays as it is.
 #[test]

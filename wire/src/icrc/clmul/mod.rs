@@ -25,7 +25,7 @@ pub(super) use copying::{MIN_LEN as MIN_COPIED_LEN, copy};
 pub(super) const BLOCK: usize = 16;
 
 /// Byte 4 of the BTH.
-// rule: A17.3.3-masked-bth
+// rule: CA17-22-masked-bth
 const MASKED_BTH: u128 = 0xff << 32;
 
 const UNKNOWN: u8 = 0;

@@ -119,7 +119,7 @@ impl<'a> Unsealed<'a> {
     #[inline(always)]
     pub fn seal(&mut self) {
         match (self.icrc, self.transport.last_chunk_mut::<ICRC_LEN>()) {
-            // rule: A17.3.3-order
+            // rule: CA17-22-order
             (Some(icrc), Some(stored)) => *stored = icrc.to_le_bytes(),
             _ => seal(&self.ip, self.src_port, self.dst_port, self.transport),
         }

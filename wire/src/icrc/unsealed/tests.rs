@@ -51,7 +51,7 @@ fn copy(ip: IpHeader, packet: &mut [u8], range: Range<usize>, payload: &[u8]) {
     unsealed.seal();
 }
 
-// shows: A17.3.3-cover, A17.3.3-padding
+// shows: CA17-22-cover, CA17-22-padding
 #[test]
 fn a_copied_packet_is_as_one_written_and_sealed() {
     let mut numbers = Numbers(50);

@@ -125,6 +125,7 @@ impl Station<'_> {
         };
         self.check_vlan(&link)?;
         let (src, dst, traffic_class, ip) = match frame.network {
+            // rule: CA17-3-header-length
             NetworkHeader::V4 { options, .. } if !options.is_empty() => {
                 return Err(RxDrop::Ipv4Options);
             }
@@ -216,6 +217,7 @@ fn address_of(gid: [u8; 16]) -> IpAddr {
 }
 
 /// The drop reason for a parse error.
+// rule: CA17-24-silent-drop
 fn reason_of(error: &ParseError) -> RxDrop {
     match (error.layer, error.field, error.reason) {
         (Layer::Ethernet, _, Reason::Unsupported { .. }) => RxDrop::EtherType,

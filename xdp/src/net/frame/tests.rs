@@ -110,7 +110,7 @@ fn reason_after(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> RxDrop
     parse(&frame, None).unwrap_err()
 }
 
-// shows: A17.3.2-length
+// shows: CA17-21-length
 // trap: link-padding
 #[test]
 fn headers_become_metadata_and_padding_is_removed() {
@@ -177,6 +177,7 @@ fn a_grh_becomes_metadata_if_roce_v1_is_enabled() {
 /// A modification of a frame.
 type Change = fn(&mut Vec<u8>);
 
+// shows: CA17-24-silent-drop, CA17-27-version
 #[test]
 fn every_invalid_field_has_its_drop_reason() {
     let cases: [(RxDrop, Change); 13] = [
@@ -214,6 +215,7 @@ fn every_invalid_field_has_its_drop_reason() {
     }
 }
 
+// shows: CA17-3-header-length
 #[test]
 fn ipv4_options_are_refused() {
     let reason = reason_after(v4(), |frame| {
@@ -262,7 +264,7 @@ fn frames_to_joined_groups_need_the_group_mac() {
     assert!(parse(&frame_between("fe80::2", "ff0e::5:1", mac, None), None).is_ok());
 }
 
-// shows: A17.4-vlan
+// shows: A17.2.3-vlan
 #[test]
 fn frames_of_another_vlan_are_dropped() {
     let tagged = |tci| {

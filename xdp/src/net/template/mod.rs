@@ -26,7 +26,7 @@ pub const MAX_HEADER_LEN: usize = ETHERNET_LEN + VlanTag::LEN + V6_LEN + UDP_LEN
 /// The usual header: Ethernet without a tag, IPv4, UDP.
 const USUAL_LEN: usize = ETHERNET_LEN + V4_LEN + UDP_LEN;
 
-/// "Don't fragment", which is set in every packet over IPv4 (RoCEv2 Annex A17.3.2).
+/// "Don't fragment", which is set in every packet over IPv4 (RoCEv2 Annex A17.3.1.1.5).
 const DONT_FRAGMENT: u16 = 0x4000;
 
 /// The default hop limit.
@@ -117,7 +117,7 @@ impl Template {
                 src_port: UDP_PORT,
                 dst_port: UDP_PORT,
                 // RoCEv2 packets carry no UDP checksum, because the ICRC covers more (Annex
-                // A17.3.2).
+                // A17.3.2.4).
                 checksum: 0,
             }),
         };
@@ -166,8 +166,8 @@ impl Template {
     /// # Panics
     /// If `frame` is shorter than that, or `transport_len` exceeds [`Template::max_transport`].
     /// Callers check the length when they reserve the packet.
-    // rule: A17.3.2-length
-    // rule: A17.3.2-checksum
+    // rule: CA17-2-format, CA17-21-length, A17.3.2.4-checksum
+    // rule: CA17-13-dscp, CA17-15-payload-length, CA17-17-hop-limit
     #[inline]
     pub fn write(&self, frame: &mut [u8], fields: &PacketFields) {
         assert!(
@@ -259,6 +259,7 @@ impl Template {
     }
 
     /// Writes the variable fields of an IPv4 header, and its checksum.
+    // rule: CA17-4-dscp, CA17-6-total-length, CA17-9-time-to-live
     #[inline(always)]
     fn write_v4(&self, ip: &mut [u8], fields: &PacketFields, total_len: u16, hop_limit: u8) {
         ip[1] = fields.traffic_class;
@@ -308,6 +309,8 @@ fn network(path: PathKey) -> Option<NetworkHeader<'static>> {
                 sgid: gid_of(src),
                 dgid: gid_of(dst),
             })),
+        // rule: CA17-3-header-length, CA17-7-dont-fragment, CA17-8-no-fragments
+        // rule: CA17-11-source, CA17-12-destination
         (V4(src), V4(dst)) => Some(NetworkHeader::V4 {
             src: src.octets(),
             dst: dst.octets(),
@@ -317,6 +320,7 @@ fn network(path: PathKey) -> Option<NetworkHeader<'static>> {
             flags_fragment: DONT_FRAGMENT,
             options: &[],
         }),
+        // rule: CA17-18-source, CA17-19-destination
         (V6(src), V6(dst)) => Some(NetworkHeader::V6 {
             src: src.octets(),
             dst: dst.octets(),

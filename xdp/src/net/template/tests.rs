@@ -39,7 +39,10 @@ fn frame(template: &Template, fields: &PacketFields) -> Vec<u8> {
 
 /// The parser of the wire crate reads back every variable field, and the checksum is always
 /// correct.
-// shows: A17.3.2-length, A17.3.2-checksum, A17.3.2-dont-fragment, A16-grh
+// shows: CA17-2-format, CA17-3-header-length, CA17-4-dscp, CA17-6-total-length
+// shows: CA17-7-dont-fragment, CA17-8-no-fragments, CA17-9-time-to-live, CA17-11-source
+// shows: CA17-12-destination, CA17-13-dscp, CA17-15-payload-length, CA17-17-hop-limit
+// shows: CA17-18-source, CA17-19-destination, CA17-21-length, A17.3.2.4-checksum, A16-grh
 #[test]
 fn headers_contain_the_given_fields() {
     let fields = [
@@ -242,7 +245,7 @@ fn reference_sum(ip: &[u8]) -> u16 {
     })
 }
 
-// shows: A17.3.2-checksum
+// shows: A17.3.2.4-checksum
 #[test]
 fn an_ipv6_checksum_is_correct_in_software_and_hardware() {
     let [over4, over6, v1_over4, v1_over6] = paths();

@@ -475,7 +475,7 @@ fn paths_and_next_hops_are_bounded() {
     answer(&mut core, path(1), ON_LINK);
 }
 
-// shows: A17.4-vlan
+// shows: A17.2.3-vlan
 #[test]
 fn a_vlan_device_provides_its_tag() {
     let tagging = Tagging::Device(Priority::Fixed(4));
