@@ -42,6 +42,24 @@ fn the_environment_says_which_devices_there_are() {
     }
 }
 
+/// Each device has one name, which selects it.
+#[test]
+fn the_environment_gives_devices_names() {
+    for names in ["lo=mlx5_0", "roce_lo=mlx5_0"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_roce"))
+            .arg("devices")
+            .envs([("ROCE_DEVICE_NAMES", names), ("ROCE_DEVICES", "mlx5_0")])
+            .output()
+            .expect("roce starts");
+        let table = String::from_utf8(output.stdout).expect("text");
+        assert!(
+            table.contains("mlx5_0 ") && !table.contains("roce_lo"),
+            "{names:?}: {table}"
+        );
+        assert_eq!(output.status.code(), Some(0), "{names:?}");
+    }
+}
+
 #[test]
 fn verbose_names_the_datapath_that_was_not_taken() {
     let text = devices(&["-v"]);
@@ -112,4 +130,43 @@ fn a_namespace_has_its_own_devices() {
     let names: Vec<_> = all.iter().map(|device| &device["name"]).collect();
     // A new namespace has a loopback interface, and nothing else.
     assert!(names.iter().all(|name| *name == "roce_lo"), "{names:?}");
+}
+
+/// A name for a device that the program does not use is most likely a mistake.
+#[test]
+fn a_name_for_a_device_that_is_left_out_is_an_error() {
+    if !testkit::network_namespace_or_skip() {
+        return;
+    }
+    const CABLE: &str = "
+        ip link set lo up
+        ip link add near type veth peer name far
+        ip address add 10.9.9.1/24 dev near
+        ip link set near up
+        exec \"$0\" devices";
+    let devices = |selected: &str, names: &str| {
+        let output = Command::new("unshare")
+            .args(["--net", "sh", "-ec", CABLE, env!("CARGO_BIN_EXE_roce")])
+            .envs([("ROCE_DEVICES", selected), ("ROCE_DEVICE_NAMES", names)])
+            .output()
+            .expect("unshare starts");
+        let said = [output.stdout, output.stderr].concat();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&said).into_owned(),
+        )
+    };
+    let (code, said) = devices("mlx5_0", "near=mlx5_0");
+    assert!(code == Some(0) && said.contains("mlx5_0 "), "{said}");
+    let (code, said) = devices("lo", "near=mlx5_0,lo=rxe0");
+    assert_eq!(code, Some(2), "{said}");
+    let reason =
+        "the program does not use mlx5_0 (near), which it names: ROCE_DEVICES selects \"lo\"";
+    assert!(said.contains(reason), "{said}");
+    let (code, said) = devices("", "near=roce_lo");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains("\"roce_lo\" is the name of another interface"),
+        "{said}"
+    );
 }

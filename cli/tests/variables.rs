@@ -57,6 +57,21 @@ fn wrong_values_end_commands_before_they_begin() {
             "no device is named \"nosuch\"; there are: ",
         ),
         (
+            "ROCE_DEVICE_NAMES",
+            "nosuch=mlx5_0",
+            "no device is named \"nosuch\"; there are: ",
+        ),
+        (
+            "ROCE_DEVICE_NAMES",
+            "lo=mlx5_0,nosuch=mlx5_1",
+            "no device is named \"nosuch\"; there are: ",
+        ),
+        (
+            "ROCE_DEVICE_NAMES",
+            "lo=a/b",
+            "\"a/b\" is no name for a device",
+        ),
+        (
             "ROCE_PCAP",
             "/nonexistent/a.pcapng",
             "there is no such folder",

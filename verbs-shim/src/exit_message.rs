@@ -44,9 +44,15 @@ fn print_exit_message(has_succeeded: bool) {
     let name = std::fs::read("/proc/self/comm").unwrap_or_default();
     let name = String::from_utf8_lossy(&name);
     let name = name.trim();
+    let renaming = match totals.only_lists() {
+        true => {
+            "; ROCE_DEVICE_NAMES=INTERFACE=NAME gives a device the name that a program looks for"
+        }
+        false => "",
+    };
     let line = format!(
         "roce run: no RDMA device was opened by {name} or what it started; `roce doctor {name}` \
-         looks for the cause\n"
+         looks for the cause{renaming}\n"
     );
     // At exit, there is nowhere to report an error.
     let _ = std::io::stderr().write_all(line.as_bytes());

@@ -2,6 +2,7 @@
 //! [`Context`].
 
 pub use crate::context::Context;
+pub use crate::environment::BOARD_ID;
 pub use crate::error::{OpenError, StartError};
 pub use crate::events::{AsyncEvents, Unacknowledged};
 pub use crate::gid::{Gid, GidEntry, GidKind, ParseGidError};
@@ -9,7 +10,7 @@ pub use crate::runtime::{Driving, EventQueue};
 pub use roce_stack::{Event, QpnRange, RoceVersion, TxMeta};
 pub use roce_trust::Interface;
 
-use crate::environment;
+use crate::environment::{self, GivenNames, default_name};
 use crate::gid::GidTable;
 use roce_stack::largest_path_mtu;
 use roce_wire::PathMtu;
@@ -19,6 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 /// A RoCE device: a network interface that carries RDMA.
 #[derive(Clone, Debug)]
 pub struct Device {
+    name: String,
     interface: Interface,
     guid: u64,
     /// Addresses that the caller added to the interface's own.
@@ -71,13 +73,28 @@ pub fn all_devices() -> Result<Vec<Device>, OpenError> {
         .zip(guids)
         .filter(|(interface, _)| interface.up && !interface.addresses.is_empty())
         .map(|(interface, guid)| Device {
+            name: default_name(&interface.name),
             interface,
             guid,
             extra_addresses: Vec::new(),
         })
         .collect();
     found.sort_by_key(|device| (device.is_loopback(), device.interface.index));
+    for (place, name) in given_names(&found).names {
+        if let Some(device) = found.get_mut(place) {
+            device.name = name;
+        }
+    }
     Ok(found)
+}
+
+/// The names that the environment gives to these devices.
+pub(crate) fn given_names(devices: &[Device]) -> GivenNames {
+    let interfaces: Vec<_> = devices
+        .iter()
+        .map(|it| it.interface.name.as_str())
+        .collect();
+    GivenNames::from_environment(&interfaces)
 }
 
 fn guids(all: &[Interface]) -> Vec<u64> {
@@ -143,7 +160,7 @@ impl Device {
         let all = selected_devices()?;
         let known = all.iter().map(Device::name).collect();
         all.into_iter()
-            .find(|device| device.name() == name)
+            .find(|device| device.name == name)
             .ok_or_else(|| OpenError::UnknownDevice {
                 name: name.to_owned(),
                 known,
@@ -185,14 +202,15 @@ impl Device {
         Self::with_address(local)
     }
 
-    /// The device's name: `roce_` followed by the interface's name.
+    /// The device's name: `roce_` followed by the interface's name, unless `ROCE_DEVICE_NAMES` gives it
+    /// another.
     pub fn name(&self) -> String {
-        format!("roce_{}", self.interface.name)
+        self.name.clone()
     }
 
     /// Whether `names` contains the device's or its interface's name. Commas separate the names.
     pub fn is_among(&self, names: &str) -> bool {
-        let is_named = |name| name == self.name() || name == self.interface.name;
+        let is_named = |name| name == self.name || name == self.interface.name;
         names.split(',').any(is_named)
     }
 

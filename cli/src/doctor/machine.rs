@@ -2,7 +2,9 @@
 //! make up all of it.
 
 use crate::quote::printable;
+use crate::run::frameworks::NamedDevice;
 use crate::run::{Library, MARK, probe_namespace};
+use roce_verbs::device::BOARD_ID;
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
@@ -24,8 +26,8 @@ pub(super) struct Machine {
     pub(super) environment: BTreeMap<OsString, OsString>,
     /// This stack's library, or why it was not found.
     pub(super) library: Result<PathBuf, String>,
-    /// The names of this stack's devices, the loopback's last.
-    pub(super) devices: Vec<String>,
+    /// This stack's devices, the loopback last.
+    pub(super) devices: Vec<NamedDevice>,
     /// Why the system could not list them, if it could not.
     pub(super) unlisted: Option<String>,
     /// How `roce run` shows a program the device files.
@@ -64,11 +66,7 @@ impl Machine {
                 .map(|found| found.path().to_owned())
                 .map_err(|error| error.to_string()),
             unlisted: devices.as_ref().err().map(ToString::to_string),
-            devices: devices
-                .iter()
-                .flatten()
-                .map(roce_verbs::Device::name)
-                .collect(),
+            devices: devices.iter().flatten().map(NamedDevice::from).collect(),
             device_view,
         }
     }
@@ -131,8 +129,24 @@ impl Machine {
             && fs::read(file).is_ok_and(|bytes| memchr::memmem::find(&bytes, MARK).is_some())
     }
 
-    /// The device for programs to use: the first that is not the loopback, if there is one.
+    /// The kernel's devices in sysfs. Under `roce run`, this stack's devices are there instead.
+    pub(super) fn kernel_devices(&self) -> Vec<String> {
+        let class = "/sys/class/infiniband";
+        let mut names = self.names(class);
+        names.retain(|name| {
+            let board = self.text(format!("{class}/{name}/board_id"));
+            board.is_none_or(|board| board != BOARD_ID)
+        });
+        names
+    }
+
+    /// The names of this stack's devices.
+    pub(super) fn device_names(&self) -> Vec<&str> {
+        self.devices.iter().map(|it| it.name.as_str()).collect()
+    }
+
+    /// The name of the device for programs to use: the first that is not the loopback, if there is one.
     pub(super) fn first_device(&self) -> Option<&str> {
-        self.devices.first().map(String::as_str)
+        self.devices.first().map(|it| it.name.as_str())
     }
 }

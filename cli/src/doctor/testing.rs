@@ -1,6 +1,7 @@
 //! Machines and files that tests make up.
 
 use super::machine::{DeviceView, Machine};
+use crate::run::frameworks::NamedDevice;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ impl FakeMachine {
                     ("OMPI_MCA_opal_common_ucx_devices".into(), "any".into()),
                 ]),
                 library: Ok(library),
-                devices: vec!["roce_eth0".to_owned(), "roce_lo".to_owned()],
+                devices: vec![device("eth0"), device("lo")],
                 unlisted: None,
                 device_view: DeviceView::Namespace,
                 root,
@@ -38,10 +39,7 @@ impl FakeMachine {
         };
         fake.write("/opt/roce/libibverbs.so.1", "ROCE_DATAPATH");
         fake.write("/dev/infiniband/uverbs2", "");
-        fake.write(
-            "/sys/class/infiniband/roce_eth0/ports/1/state",
-            "4: ACTIVE\n",
-        );
+        fake.show_device("roce_eth0");
         fake.limits("unlimited", "65536");
         fake.write("/proc/sys/net/core/rmem_max", "8388608\n");
         fake.write("/proc/sys/fs/pipe-max-size", "1048576\n");
@@ -69,6 +67,13 @@ impl FakeMachine {
         path
     }
 
+    /// One of this stack's devices in sysfs.
+    pub(super) fn show_device(&self, name: &str) {
+        let at = |file| format!("/sys/class/infiniband/{name}/{file}");
+        self.write(&at("board_id"), "roce\n");
+        self.write(&at("ports/1/state"), "4: ACTIVE\n");
+    }
+
     pub(super) fn remove(&self, path: &str) {
         let path = self.machine.at(path);
         match path.is_dir() {
@@ -85,6 +90,15 @@ impl FakeMachine {
 
     pub(super) fn set(&mut self, name: &str, value: &str) {
         self.machine.environment.insert(name.into(), value.into());
+    }
+}
+
+/// The device of an interface.
+pub(super) fn device(interface: &str) -> NamedDevice {
+    NamedDevice {
+        name: format!("roce_{interface}"),
+        interface: interface.to_owned(),
+        is_loopback: interface == "lo",
     }
 }
 

@@ -4,6 +4,7 @@
 //! 1.20; and with Open MPI 4.1.4.
 
 use roce_trust::environment;
+use roce_verbs::Device;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,6 +18,25 @@ pub(crate) enum Framework {
     /// Unified Communication X.
     Ucx,
     OpenMpi,
+}
+
+/// A device, as these libraries name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedDevice {
+    pub(crate) name: String,
+    /// The name of its interface, which UCX uses for TCP.
+    pub(crate) interface: String,
+    pub(crate) is_loopback: bool,
+}
+
+impl From<&Device> for NamedDevice {
+    fn from(device: &Device) -> Self {
+        Self {
+            name: device.name(),
+            interface: device.interface().name.clone(),
+            is_loopback: device.is_loopback(),
+        }
+    }
 }
 
 /// A setting: a variable, its value, and the reason.
@@ -70,10 +90,11 @@ const MERGE_NICS: Setting = Setting::new(
     "0",
     "NCCL takes several devices for the ports of one NIC, and finds no path to it",
 );
+/// Its value depends on the loopback's device.
 const HCA: Setting = Setting::new(
     Framework::Nccl,
     "NCCL_IB_HCA",
-    "^=roce_lo",
+    "",
     "NCCL also uses the loopback's device, by which it reaches no other host",
 );
 /// Its value depends on the devices.
@@ -99,17 +120,21 @@ const UCX_DEVICES: Setting = Setting::new(
      memory or TCP",
 );
 
-/// The settings that are lacking. `devices` are the names of the devices, `has_fence_mode` says whether
-/// UCX knows its variable, and `is_set` whether the user has set a variable.
-pub(crate) fn lacking<'a>(
-    devices: impl IntoIterator<Item = &'a str>,
+/// The settings that are lacking. `has_fence_mode` says whether UCX knows its variable, and `is_set`
+/// whether the user has set a variable.
+pub(crate) fn lacking(
+    devices: &[NamedDevice],
     has_fence_mode: bool,
     is_set: impl Fn(&str) -> bool,
 ) -> Vec<Setting> {
-    let (loopback, other): (Vec<&str>, Vec<&str>) =
-        devices.into_iter().partition(|name| *name == "roce_lo");
-    let count = loopback.len() + other.len();
+    let (loopback, other): (Vec<_>, Vec<_>) = devices.iter().partition(|it| it.is_loopback);
+    let count = devices.len();
     let has_both = !loopback.is_empty() && !other.is_empty();
+    let loopback = loopback.iter().map(|it| format!("={}", it.name));
+    let hca = Setting {
+        value: format!("^{}", loopback.collect::<Vec<_>>().join(",")).into(),
+        ..HCA
+    };
     let net_devices = Setting {
         value: net_devices(&other).into(),
         ..NET_DEVICES
@@ -118,7 +143,7 @@ pub(crate) fn lacking<'a>(
         (count > 0, GIN_TYPE),
         (count > 0, GDR_LEVEL),
         (count > 1, MERGE_NICS),
-        (has_both, HCA),
+        (has_both, hca),
         (has_both, net_devices),
         (count > 0 && has_fence_mode, FENCE_MODE),
         (count > 0, UCX_DEVICES),
@@ -129,11 +154,10 @@ pub(crate) fn lacking<'a>(
 
 /// The devices by UCX's names, with their interfaces, which UCX uses for TCP. It can't leave out a single
 /// device.
-fn net_devices(devices: &[&str]) -> String {
-    let both = devices.iter().map(|name| {
-        let interface = name.strip_prefix("roce_").unwrap_or(name);
-        format!("{name}:1,{interface}")
-    });
+fn net_devices(devices: &[&NamedDevice]) -> String {
+    let both = devices
+        .iter()
+        .map(|it| format!("{}:1,{}", it.name, it.interface));
     both.collect::<Vec<_>>().join(",")
 }
 
@@ -166,8 +190,22 @@ pub(crate) fn mentions_fence_mode(library: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn made(devices: &[&str], set: &str) -> Vec<String> {
-        let lacking = lacking(devices.iter().copied(), true, |name| name == set);
+    /// The devices of these interfaces, with their usual names.
+    fn devices(interfaces: &[&str]) -> Vec<NamedDevice> {
+        let device = |interface: &&str| NamedDevice {
+            name: format!("roce_{interface}"),
+            interface: (*interface).to_owned(),
+            is_loopback: *interface == "lo",
+        };
+        interfaces.iter().map(device).collect()
+    }
+
+    fn made(interfaces: &[&str], set: &str) -> Vec<String> {
+        settings_for(&devices(interfaces), set)
+    }
+
+    fn settings_for(devices: &[NamedDevice], set: &str) -> Vec<String> {
+        let lacking = lacking(devices, true, |name| name == set);
         let text = |setting: Setting| format!("{}={}", setting.name, setting.value);
         lacking.into_iter().map(text).collect()
     }
@@ -182,9 +220,9 @@ mod tests {
     #[test]
     fn only_settings_that_the_devices_need() {
         assert!(made(&[], "").is_empty());
-        assert_eq!(made(&["roce_lo"], ""), ALWAYS);
-        assert_eq!(made(&["roce_eth0"], ""), ALWAYS);
-        let two = made(&["roce_eth0", "roce_eth1"], "");
+        assert_eq!(made(&["lo"], ""), ALWAYS);
+        assert_eq!(made(&["eth0"], ""), ALWAYS);
+        let two = made(&["eth0", "eth1"], "");
         assert_eq!(two.len(), ALWAYS.len() + 1, "{two:?}");
         assert!(two.contains(&"NCCL_IB_MERGE_NICS=0".to_owned()), "{two:?}");
     }
@@ -192,7 +230,7 @@ mod tests {
     /// Neither NCCL nor UCX reaches another host by it.
     #[test]
     fn the_loopback_is_left_out_beside_other_devices() {
-        let all = made(&["roce_eth0", "roce_eth1", "roce_lo"], "");
+        let all = made(&["eth0", "eth1", "lo"], "");
         let ucx = "UCX_NET_DEVICES=roce_eth0:1,eth0,roce_eth1:1,eth1";
         for setting in ["NCCL_IB_HCA=^=roce_lo", ucx] {
             assert!(all.contains(&setting.to_owned()), "{all:?}");
@@ -201,8 +239,20 @@ mod tests {
     }
 
     #[test]
+    fn devices_with_other_names_have_these_in_their_settings() {
+        let mut devices = devices(&["eth0", "lo"]);
+        for (device, name) in devices.iter_mut().zip(["mlx5_0", "rxe0"]) {
+            device.name = name.to_owned();
+        }
+        let all = settings_for(&devices, "");
+        for setting in ["NCCL_IB_HCA=^=rxe0", "UCX_NET_DEVICES=mlx5_0:1,eth0"] {
+            assert!(all.contains(&setting.to_owned()), "{all:?}");
+        }
+    }
+
+    #[test]
     fn a_setting_of_the_user_stays() {
-        let devices = ["roce_eth0", "roce_lo"];
+        let devices = ["eth0", "lo"];
         let all = made(&devices, "");
         assert_eq!(all.len(), 7, "{all:?}");
         for setting in &all {
@@ -220,7 +270,7 @@ mod tests {
         assert!(!mentions_fence_mode(
             b"\x7fELF...\0RC_FENCE_MODE\0ucp_worker_fence\0"
         ));
-        let without = lacking(["roce_eth0"], false, |_| false);
+        let without = lacking(&devices(&["eth0"]), false, |_| false);
         assert!(
             without
                 .iter()

@@ -1,7 +1,7 @@
 //! The options of `roce run` and `roce env`, and the environment variables that pass them to the
 //! stack.
 
-use super::frameworks::{self, has_fence_mode};
+use super::frameworks::{self, NamedDevice, has_fence_mode};
 use crate::error::Error;
 use clap::{Args, ValueEnum};
 use roce_trust::environment;
@@ -9,7 +9,9 @@ use roce_verbs::Device;
 use roce_verbs::datapath::DatapathOptions;
 use roce_verbs::device::all_devices;
 use roce_verbs::faults::Faults;
-use roce_verbs::settings::{environment_congestion, environment_datapath, environment_priorities};
+use roce_verbs::settings::{
+    check_device_names, environment_congestion, environment_datapath, environment_priorities,
+};
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -53,6 +55,9 @@ pub struct Settings {
     pub devices: Option<String>,
 }
 
+/// The variable that gives devices other names.
+const NAMES: &str = "ROCE_DEVICE_NAMES";
+
 impl Settings {
     /// The variables that pass the options to the stack. Existing variables stay, and are checked.
     pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>, Error> {
@@ -69,10 +74,14 @@ impl Settings {
         if let Some(file) = &self.pcap {
             variables.push(("ROCE_PCAP", file.into()));
         }
-        if let Some(names) = self.device_names() {
+        let devices = self.device_names();
+        check_device_names(devices.as_deref()).map_err(Error::usage)?;
+        if let Some(names) = devices {
             check_devices(&names)?;
             variables.push(("ROCE_DEVICES", names.into()));
         }
+        // `roce env --write` makes files of these names.
+        variables.extend(environment::variable(NAMES).map(|names| (NAMES, names)));
         Ok(variables)
     }
 
@@ -106,10 +115,9 @@ impl Settings {
 
     /// The settings that NCCL, UCX and Open MPI need for these devices, and that the user has not made.
     pub(crate) fn frameworks(&self) -> Result<Vec<(&'static str, OsString)>, Error> {
-        let devices: Vec<_> = self.devices()?.iter().map(Device::name).collect();
+        let devices: Vec<_> = self.devices()?.iter().map(NamedDevice::from).collect();
         let is_set = |name: &str| env::var_os(name).is_some();
-        let names = devices.iter().map(String::as_str);
-        let lacking = frameworks::lacking(names, has_fence_mode(), is_set);
+        let lacking = frameworks::lacking(&devices, has_fence_mode(), is_set);
         let variables = lacking.into_iter().map(frameworks::Setting::variable);
         Ok(variables.collect())
     }

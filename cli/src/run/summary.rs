@@ -11,7 +11,7 @@ pub(super) fn text(program: &str, totals: &Totals, devices: &[String], has_liste
     let Totals {
         processes,
         devices_opened,
-        lists: _,
+        lists,
         qps,
         connections,
         tx_bytes,
@@ -23,7 +23,14 @@ pub(super) fn text(program: &str, totals: &Totals, devices: &[String], has_liste
         return format!("{program}: devices were listed, and none was opened");
     }
     if devices_opened == 0 {
-        return nothing_opened(program, devices);
+        // It has failed, maybe since no device has the name that it looks for.
+        let renaming = match lists {
+            0 => "",
+            _ => {
+                "; ROCE_DEVICE_NAMES=INTERFACE=NAME gives a device the name that a program looks for"
+            }
+        };
+        return nothing_opened(program, devices) + renaming;
     }
     format!(
         "{program}: {} opened devices, {} in all; {}, {connections} of them connected to a peer; \
@@ -127,6 +134,14 @@ mod tests {
         let all = text("x", &totals, &there, false);
         assert!(all.contains("no RDMA device was opened by x"), "{all}");
         assert!(all.contains("roce_lo, roce_a and roce_b;"), "{all}");
+        assert!(!all.contains("ROCE_DEVICE_NAMES"), "{all}");
+        totals.lists = 1;
+        let all = text("x", &totals, &there, false);
+        assert!(
+            all.contains("ROCE_DEVICE_NAMES=INTERFACE=NAME gives"),
+            "{all}"
+        );
+        totals.lists = 0;
         let one = text("x", &totals, &there[..1], false);
         assert!(one.contains("the only one here is roce_lo;"), "{one}");
         assert!(said(&totals).contains("opened no RDMA device"));

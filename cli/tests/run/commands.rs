@@ -118,6 +118,7 @@ fn wrong_usage_is_reported_with_the_right_usage() {
         ("ROCE_CC", "dcqcn, delay or none"),
         ("ROCE_QOS", "default_roce_tos, traffic_class"),
         ("ROCE_DEVICES", "there are: "),
+        ("ROCE_DEVICE_NAMES", "such as eth0=mlx5_0"),
         ("ROCE_METRICS", "a port of the loopback"),
         ("ROCE_VENDOR_PART_ID", "a number"),
         ("ROCE_XDP_QUEUES", "1 to 1024"),

@@ -96,7 +96,13 @@ impl Who {
                 command
             }
         };
-        for variable in ["LD_LIBRARY_PATH", "LD_PRELOAD", "ROCE_DEVICES"] {
+        let variables = [
+            "LD_LIBRARY_PATH",
+            "LD_PRELOAD",
+            "ROCE_DEVICES",
+            "ROCE_DEVICE_NAMES",
+        ];
+        for variable in variables {
             command.env_remove(variable);
         }
         command.current_dir("/");

@@ -230,6 +230,25 @@ fn a_program_that_opens_no_device_says_so() {
     }
 }
 
+/// Its options may name the device of another machine.
+#[test]
+fn a_program_that_misses_a_device_hears_how_devices_get_names() {
+    let test = "a_program_that_misses_a_device_hears_how_devices_get_names";
+    const SAID: &str = "ROCE_DEVICE_NAMES=INTERFACE=NAME";
+    if !installed(test, &["ibv_devinfo"]) {
+        return;
+    }
+    for who in Who::all() {
+        for options in [&[][..], &["--summary"]] {
+            let (code, told) = end(who, options, &["ibv_devinfo", "-d", "mlx5_0"]);
+            assert_ne!(code, Some(0), "{who:?}: {told}");
+            assert_eq!(told.matches(SAID).count(), 1, "{who:?}: {told}");
+            let (_, told) = end(who, options, &["false"]);
+            assert!(!told.contains(SAID), "{who:?}: {told}");
+        }
+    }
+}
+
 /// A program that only lists devices succeeds, so no cause is reported.
 #[test]
 fn a_program_that_lists_devices_has_not_failed() {

@@ -110,8 +110,14 @@ impl Way {
 
     /// `roce run -v` with the library that cargo built, of `words`.
     fn run(self, programs: &Programs, words: &[&str]) -> Output {
+        self.run_with_names(programs, "", words)
+    }
+
+    /// As [`Self::run`], with names for devices.
+    fn run_with_names(self, programs: &Programs, names: &str, words: &[&str]) -> Output {
         let mut command = self.command(programs, ROCE);
         command.args(["run", "-v", "--library"]).arg(library());
+        command.env("ROCE_DEVICE_NAMES", names);
         let output = command.arg("--").args(words).output().expect("it starts");
         let told = text(&output.stderr);
         assert!(told.contains(self.said()), "{self:?}: {told}");
@@ -176,12 +182,67 @@ fn programs_find_their_devices_in_every_way() {
     }
 }
 
+/// The name is nothing but a name: the vendor, the driver and the description stay.
+#[test]
+fn programs_find_a_device_by_the_name_that_it_is_given() {
+    let test = "programs_find_a_device_by_the_name_that_it_is_given";
+    let Some(programs) = programs(test) else {
+        return;
+    };
+    let index = fs::read_to_string("/sys/class/net/lo/ifindex").expect("there");
+    let uverbs = format!("/sys/class/infiniband_verbs/uverbs{}", index.trim());
+    let ibdev = format!("{uverbs}/ibdev");
+    let expected: [(&[&str], &[&str]); 6] = [
+        (
+            &["ibv_devinfo", "-v", "-d", "mlx5_0"],
+            &[
+                "hca_id:\tmlx5_0",
+                "PORT_ACTIVE",
+                "board_id:\t\t\troce",
+                "vendor_id:\t\t\t0xffffff",
+            ],
+        ),
+        (
+            &["ucx_info", "-d"],
+            &[
+                "Transport: rc_verbs\n#         Device: mlx5_0:1",
+                "Transport: ud_verbs\n#         Device: mlx5_0:1",
+            ],
+        ),
+        (
+            &["fi_info", "-p", "verbs"],
+            &["provider: verbs", "domain: mlx5_0"],
+        ),
+        (&["cat", &ibdev], &["mlx5_0\n"]),
+        (
+            &["cat", "/sys/class/infiniband/mlx5_0/node_desc"],
+            &["roce_lo\n"],
+        ),
+        (&["ls", "/sys/class/infiniband"], &["mlx5_0\n"]),
+    ];
+    for (words, parts) in expected {
+        if !installed(test, &words[..1]) {
+            continue;
+        }
+        for way in Way::all(test) {
+            let told = said(&way.run_with_names(programs, "lo=mlx5_0", words));
+            for part in parts {
+                assert!(told.contains(part), "{way:?} {words:?}: {told}");
+            }
+            // Nothing takes it for a device of mlx5's driver.
+            for wrong in ["rc_mlx5", "dc_mlx5", "_devx", "infiniband/roce_lo"] {
+                assert!(!told.contains(wrong), "{way:?} {words:?}: {told}");
+            }
+        }
+    }
+}
+
 /// One end is a server, the other a client, at the loopback of a network of their own.
 const WRITE_BW: &str = "
     set -e
     ip link set lo up
     run() { \"$@\" run -v --library \"$LIBRARY\" -- \\
-        timeout 60 ib_write_bw -d roce_lo -x 1 -F -n 100 -s 65536 $SERVER; }
+        timeout 60 ib_write_bw -d \"$DEVICE\" -x 1 -F -n 100 -s 65536 $SERVER; }
     SERVER= run \"$@\" & server=$!
     # Until it listens, at port 18515.
     until grep -q ':4853 ' /proc/net/tcp /proc/net/tcp6; do kill -0 $server; done
@@ -197,7 +258,9 @@ fn perftest_moves_data_in_every_way() {
     if !installed(test, &["ib_write_bw", "ip", "unshare", "timeout"]) {
         return;
     }
-    for way in Way::all(test) {
+    let given = [("roce_lo", ""), ("mlx5_0", "lo=mlx5_0")];
+    let all = Way::all(test).into_iter();
+    for (way, (device, names)) in all.flat_map(|way| given.map(|given| (way, given))) {
         // The network is made outside of the container, as a container's is.
         let who = match way {
             Way::Mounts | Way::ContainerOfRoot => Who::Myself,
@@ -213,13 +276,10 @@ fn perftest_moves_data_in_every_way() {
         if way.said() == "way 3 of 3" {
             command.arg(&programs.default_profile);
         }
-        let output = command.arg(ROCE).env("LIBRARY", library()).output();
-        let output = output.expect("it starts");
-        let told = said(&output);
-        assert_eq!(
-            told.matches("65536      100 ").count(),
-            2,
-            "{way:?}: {told}"
-        );
+        command.arg(ROCE).env("LIBRARY", library());
+        command.envs([("DEVICE", device), ("ROCE_DEVICE_NAMES", names)]);
+        let told = said(&command.output().expect("it starts"));
+        let lines = told.matches("65536      100 ").count();
+        assert_eq!(lines, 2, "{way:?} {device}: {told}");
     }
 }

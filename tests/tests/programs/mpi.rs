@@ -51,6 +51,19 @@ fn open_mpi_chooses_ucx_if_it_may() {
     }
 }
 
+/// UCX and Open MPI treat devices of this name specially, but it is nothing but a name.
+#[test]
+fn open_mpi_on_a_device_named_mlx5_0() {
+    let scene = Scene::of(include_str!("scripts/openmpi.sh"))
+        .with("OPTIONS", "--mca pml ucx --mca osc ucx")
+        .with("RANKS", "2")
+        .with("DEVICE", "mlx5_0")
+        .with("ROCE_DEVICE_NAMES", "lo=mlx5_0");
+    if let Some(played) = play(scene) {
+        played.says("2 ranks: all sums are right").moved(BYTES);
+    }
+}
+
 #[test]
 fn open_mpi_with_four_ranks() {
     if !all_or_left_out() {

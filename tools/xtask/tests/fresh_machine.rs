@@ -238,6 +238,15 @@ fn the_action_names_an_input_that_is_wrong() {
     assert!(!output.status.success());
 }
 
+/// The script that a pod's init container runs.
+fn script_of_pod() -> String {
+    let path = repository().join("packaging/kubernetes/pod.yaml");
+    let text = fs::read_to_string(path).expect("text");
+    let pod: serde_json::Value = serde_yaml_ng::from_str(&text).expect("YAML");
+    let script = pod["spec"]["initContainers"][0]["command"][2].as_str();
+    script.expect("a script").to_owned()
+}
+
 /// The name of this machine's release of Debian.
 fn suite() -> Option<String> {
     let release = fs::read_to_string("/etc/os-release").ok()?;
@@ -304,5 +313,12 @@ fn the_debian_package_works_in_a_fresh_root() {
     assert!(perf.contains("every byte compared was right"), "{perf}");
     let disk = inside(&format!("{nobody} nvme-rdma --version"));
     assert!(disk.starts_with("nvme-rdma "), "{disk}");
+    // A pod copies roce from such a root.
+    inside(&format!(
+        "mkdir -m 777 /roce; {nobody} sh -ec '{}'",
+        script_of_pod()
+    ));
     inside("dpkg --purge roce; test ! -e /usr/bin/roce; test ! -e /usr/lib/roce");
+    let devinfo = inside(&format!("{nobody} /roce/bin/roce run ibv_devinfo"));
+    assert!(devinfo.contains("roce_lo"), "{devinfo}");
 }

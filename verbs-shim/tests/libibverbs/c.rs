@@ -178,7 +178,11 @@ fn a_failed_request_says_why() {
 /// An error in the environment is reported once, when a program lists devices.
 #[test]
 fn a_wrong_environment_is_reported() {
-    let variables = [("ROCE_FAULT", "loss=1%"), ("ROCE_DEVICES", "near,nosuch")];
+    let variables = [
+        ("ROCE_FAULT", "loss=1%"),
+        ("ROCE_DEVICES", "near,nosuch"),
+        ("ROCE_DEVICE_NAMES", "near=mlx5_0,gone=mlx5_1"),
+    ];
     let Some(stderr) = run("refused.c", &variables) else {
         return;
     };
@@ -186,6 +190,7 @@ fn a_wrong_environment_is_reported() {
         "roce: warning: ROCE_FAULT is set, but nothing reads a variable of that name: did you mean \
          ROCE_FAULTS?",
         "no device is named \"nosuch\"; there are: ",
+        "no device is named \"gone\"; there are: ",
     ] {
         assert_eq!(stderr.matches(part).count(), 1, "{part}: {stderr}");
     }

@@ -1,8 +1,11 @@
 //! Settings from the environment: the variables, their values, and checks of the values.
 
+mod names;
 mod unknown;
 mod variables;
 
+pub use names::BOARD_ID;
+pub(crate) use names::{GivenNames, default_name, unknown_device};
 pub(crate) use unknown::is_any_set;
 pub use unknown::{UnknownVariable, unknown_variables};
 pub use variables::{ReadBy, VARIABLES, Variable};

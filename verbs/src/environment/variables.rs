@@ -67,6 +67,12 @@ pub const VARIABLES: &[Variable] = &[
         "use only these devices, named by device or by interface [default: all]",
     ),
     library(
+        "ROCE_DEVICE_NAMES",
+        "eth0=mlx5_0,...",
+        "give devices other names, for programs that look for a name [default: roce_ and the \
+         interface's name]",
+    ),
+    library(
         "ROCE_DATAPATH",
         "auto|udp|xdp",
         "the datapath [default: auto]: UDP sockets, or AF_XDP, which needs privileges; auto chooses \

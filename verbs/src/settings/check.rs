@@ -3,9 +3,10 @@
 use super::environment_congestion;
 use super::environment_priorities;
 use crate::datapath::environment::environment_datapath;
-use crate::device::{Device, all_devices};
+use crate::device::{Device, all_devices, given_names};
 use crate::environment::{
-    is_any_set, is_ignored, malformed, unknown_variables, value, variable, write_to_stderr,
+    is_any_set, is_ignored, malformed, unknown_device, unknown_variables, value, variable,
+    write_to_stderr,
 };
 use crate::error::OpenError;
 #[cfg(feature = "observe")]
@@ -21,11 +22,14 @@ const CHECKS: [(&str, Check); 0] = [];
 /// Checks every environment variable that the library reads. Creates no file and opens no device.
 /// Returns an error for each wrong variable, but only for the first of those that set the datapath.
 ///
-/// `overridden` names variables that are not checked, because an option overrides them.
+/// `overridden` names variables that are not checked, because an option overrides them. An option that
+/// overrides `ROCE_DEVICES` has to be checked with [`check_device_names`].
 pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
     type OwnCheck = fn() -> Result<(), OpenError>;
     let checks: &[(&str, OwnCheck)] = &[
         ("ROCE_DEVICES", check_devices),
+        // Its check depends on the value of this variable.
+        ("ROCE_DEVICES", check_environment_device_names),
         // The variables that set the datapath. No option overrides them, so they need no name here.
         ("", || environment_datapath().map(drop)),
         #[cfg(feature = "faults")]
@@ -57,18 +61,42 @@ fn check_devices() -> Result<(), OpenError> {
     let Some(missing) = value.split(',').find(is_missing) else {
         return Ok(());
     };
-    let devices = match all.len() {
-        0 => "there is no device: no interface is up and has an address".to_owned(),
-        _ => {
-            let known: Vec<_> = all.iter().map(Device::name).collect();
-            format!(
-                "there are: {}. An interface is a device while it is up and has an address",
-                known.join(", ")
-            )
-        }
+    let known: Vec<_> = all.iter().map(Device::name).collect();
+    Err(malformed(VARIABLE, names, unknown_device(missing, &known)))
+}
+
+fn check_environment_device_names() -> Result<(), OpenError> {
+    let devices = value("ROCE_DEVICES").map(|names| names.to_string_lossy().into_owned());
+    check_device_names(devices.as_deref())
+}
+
+/// Whether each name of `ROCE_DEVICE_NAMES` can be given to a device that the program uses. `devices` is
+/// the value of `ROCE_DEVICES`, or of an option that overrides it.
+///
+/// # Errors
+/// If a name can't be given, or the system can't list the interfaces.
+pub fn check_device_names(devices: Option<&str>) -> Result<(), OpenError> {
+    const VARIABLE: &str = "ROCE_DEVICE_NAMES";
+    let Some(value) = value(VARIABLE) else {
+        return Ok(());
     };
-    let error = format!("no device is named {missing:?}; {devices}");
-    Err(malformed(VARIABLE, names, error))
+    let all = all_devices()?;
+    let given = given_names(&all);
+    let is_used = |device: &Device| devices.is_none_or(|devices| device.is_among(devices));
+    let named = given.names.iter().filter_map(|(place, _)| all.get(*place));
+    let unused = named.into_iter().find(|device| !is_used(device));
+    let unused = unused.map(|device| {
+        format!(
+            "the program does not use {} ({}), which it names: ROCE_DEVICES selects {:?}",
+            device.name(),
+            device.interface().name,
+            devices.unwrap_or_default(),
+        )
+    });
+    match given.fault.or(unused) {
+        Some(fault) => Err(malformed(VARIABLE, value, fault)),
+        None => Ok(()),
+    }
 }
 
 /// Only the library for C programs reads it, not this crate.

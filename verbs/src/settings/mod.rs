@@ -7,7 +7,9 @@ mod priorities;
 
 pub use crate::datapath::environment::environment_datapath;
 pub use crate::environment::{ReadBy, UnknownVariable, VARIABLES, Variable, unknown_variables};
-pub use check::{check_environment, report_environment, warn_of_unknown_variables};
+pub use check::{
+    check_device_names, check_environment, report_environment, warn_of_unknown_variables,
+};
 pub use congestion::environment_congestion;
 pub use options::OpenOptions;
 pub use priorities::{PrioritySettings, PrioritySettingsError, environment_priorities};

@@ -11,7 +11,7 @@ pub(in crate::doctor) fn devices(context: &Context<'_>) -> Vec<Finding> {
         return vec![Finding::failure(CHECK, why)];
     }
     vec![match devices.is_empty() {
-        false => Finding::ok(CHECK, devices.join(", ")),
+        false => Finding::ok(CHECK, context.machine.device_names().join(", ")),
         true => Finding::failure(
             CHECK,
             "there are none: no interface is up and has an address",
@@ -47,12 +47,8 @@ pub(in crate::doctor) fn sysfs(context: &Context<'_>) -> Vec<Finding> {
     const CHECK: &str = "sysfs";
     let machine = context.machine;
     let shown = machine.names("/sys/class/infiniband");
-    let missing: Vec<&str> = machine
-        .devices
-        .iter()
-        .map(String::as_str)
-        .filter(|device| !shown.iter().any(|name| name == device))
-        .collect();
+    let mut missing = machine.device_names();
+    missing.retain(|device| !shown.iter().any(|name| name == device));
     if missing.is_empty() {
         let what = "/sys/class/infiniband has all devices of this stack";
         return vec![Finding::ok(CHECK, what)];

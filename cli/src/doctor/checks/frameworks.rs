@@ -3,6 +3,7 @@
 use super::Context;
 use crate::doctor::finding::Finding;
 use crate::doctor::loader::{Loader, Start};
+use crate::doctor::machine::Machine;
 use crate::run::frameworks::{Framework, lacking, mentions_fence_mode};
 use std::fs;
 
@@ -33,26 +34,59 @@ impl List {
 }
 
 /// A finding if a variable names only devices that do not exist. `what` says whether an element of
-/// the list names a device. The remedy sets the variable to `right`.
+/// the list names a device, and `name` is the device's name in an element, empty if it has none. The
+/// remedy gives devices these names, or else sets the variable to `right`.
 fn names_no_device(
     context: &Context<'_>,
     check: &str,
     variable: &str,
     what: impl Fn(&str, &str) -> bool,
+    name: fn(&str) -> &str,
     right: &str,
 ) -> Option<Finding> {
     let value = context.machine.variable(variable)?;
     let list = List::of(&value);
     let devices = &context.machine.devices;
-    let is_there = |element: &String| devices.iter().any(|device| what(element, device));
+    let is_there = |element: &String| devices.iter().any(|device| what(element, &device.name));
     if list.all_but || list.elements.iter().any(is_there) {
         return None;
     }
     let what = format!(
         "{variable} is {value:?}, which names none of the devices that are there: {}",
-        devices.join(", ")
+        context.machine.device_names().join(", ")
     );
-    Some(Finding::failure(check, what).remedy(format!("export {variable}={right}")))
+    let choose = format!("export {variable}={right}");
+    let names = list.elements.iter().map(|element| name(element)).collect();
+    Some(match renaming(context.machine, names) {
+        None => Finding::failure(check, what).remedy(choose),
+        Some(value) => {
+            let what = format!("{what}. Rename one, or choose one: {choose}");
+            Finding::failure(check, what).remedy(format!("export ROCE_DEVICE_NAMES={value}"))
+        }
+    })
+}
+
+/// The value of `ROCE_DEVICE_NAMES` that gives devices these names, if that is possible. The loopback
+/// gets one only if there is no other device.
+fn renaming(machine: &Machine, mut names: Vec<&str>) -> Option<String> {
+    let of_kernel = machine.kernel_devices();
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.".contains(&b);
+    let is_free = |name: &&str| {
+        !name.is_empty() && name.bytes().all(is_plain) && !of_kernel.iter().any(|it| it == name)
+    };
+    if machine.variable("ROCE_DEVICE_NAMES").is_some() || !names.iter().all(is_free) {
+        return None;
+    }
+    names.sort();
+    names.dedup();
+    let is_alone = machine.devices.len() == 1;
+    let devices = machine.devices.iter();
+    let devices = devices.filter(|device| is_alone || !device.is_loopback);
+    let pairs = devices.zip(names);
+    let pairs: Vec<_> = pairs
+        .map(|(it, name)| format!("{}={name}", it.interface))
+        .collect();
+    (!pairs.is_empty()).then(|| pairs.join(","))
 }
 
 /// UCX selects devices by its list of transports, and by their names.
@@ -73,7 +107,10 @@ pub(in crate::doctor) fn ucx(context: &Context<'_>) -> Vec<Finding> {
         let name = element.split(':').next().unwrap_or_default();
         element == "all" || name == device
     };
-    if let Some(finding) = names_no_device(context, CHECK, "UCX_NET_DEVICES", matches, "all") {
+    // Without a port, the name is that of an interface, for TCP.
+    let name: fn(&str) -> &str = |element| element.split_once(':').map_or("", |(name, _)| name);
+    let missing = names_no_device(context, CHECK, "UCX_NET_DEVICES", matches, name, "all");
+    if let Some(finding) = missing {
         return vec![finding];
     }
     if !context.has_nodes() {
@@ -99,10 +136,15 @@ pub(in crate::doctor) fn libfabric(context: &Context<'_>) -> Vec<Finding> {
     }
     let matches = |element: &str, device: &str| element == device;
     let right = context.machine.first_device().unwrap_or("roce_lo");
-    names_no_device(context, CHECK, "FI_VERBS_DEVICE_NAME", matches, right).map_or_else(
-        || vec![uses(context, CHECK, "the provider verbs with")],
-        |f| vec![f],
-    )
+    let missing = names_no_device(
+        context,
+        CHECK,
+        "FI_VERBS_DEVICE_NAME",
+        matches,
+        |name| name,
+        right,
+    );
+    vec![missing.unwrap_or_else(|| uses(context, CHECK, "the provider verbs with"))]
 }
 
 /// The administrator's settings of Open MPI, where packages install them.
@@ -156,21 +198,21 @@ pub(in crate::doctor) fn nccl(context: &Context<'_>) -> Vec<Finding> {
         let what = format!("NCCL_NET is {net:?}: data does not go over verbs");
         return vec![Finding::failure(CHECK, what).remedy("export NCCL_NET=IB")];
     }
+    let name: fn(&str) -> &str = |element| {
+        let name = element.strip_prefix('=').unwrap_or(element);
+        name.split(':').next().unwrap_or_default()
+    };
     // Without a leading `=`, a name is a prefix.
     let matches = |element: &str, device: &str| {
-        let exact = element.strip_prefix('=');
-        let name = exact
-            .unwrap_or(element)
-            .split(':')
-            .next()
-            .unwrap_or_default();
-        match exact {
-            Some(_) => device == name,
-            None => device.starts_with(name),
+        let name = name(element);
+        match element.starts_with('=') {
+            true => device == name,
+            false => device.starts_with(name),
         }
     };
     let right = machine.first_device().unwrap_or("roce_lo");
-    if let Some(finding) = names_no_device(context, CHECK, "NCCL_IB_HCA", matches, right) {
+    let missing = names_no_device(context, CHECK, "NCCL_IB_HCA", matches, name, right);
+    if let Some(finding) = missing {
         return vec![finding];
     }
     vec![is_ready(
@@ -190,9 +232,8 @@ fn lacks_settings(context: &Context<'_>, check: &str, framework: Framework) -> O
     let ucx = Loader::new(machine, Start::Directly).opened("libucp.so.0");
     let ucx = ucx.and_then(|path| fs::read(path).ok());
     let has_fence_mode = ucx.is_some_and(|library| mentions_fence_mode(&library));
-    let devices = machine.devices.iter().map(String::as_str);
     let is_set = |name: &str| machine.variable(name).is_some();
-    let mut lacking = lacking(devices, has_fence_mode, is_set);
+    let mut lacking = lacking(&machine.devices, has_fence_mode, is_set);
     lacking.retain(|setting| setting.framework == framework);
     if lacking.is_empty() {
         return None;
@@ -216,7 +257,7 @@ fn is_ready(context: &Context<'_>, check: &str, framework: Framework, what: &str
 
 /// The finding that the framework works, as far as the doctor can tell.
 fn uses(context: &Context<'_>, check: &str, what: &str) -> Finding {
-    let devices = context.machine.devices.join(", ");
+    let devices = context.machine.device_names().join(", ");
     let how = match context.by_run {
         true => ", under `roce run`",
         false => "",

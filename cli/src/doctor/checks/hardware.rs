@@ -9,17 +9,12 @@ const CHECK: &str = "hardware";
 
 /// The devices in sysfs that are not this stack's, each with the reason if it can't work.
 pub(in crate::doctor) fn hardware(context: &Context<'_>) -> Vec<Finding> {
-    let machine = context.machine;
-    let names = machine.names("/sys/class/infiniband");
-    let foreign: Vec<&String> = names.iter().filter(|n| !n.starts_with("roce_")).collect();
+    let foreign = context.machine.kernel_devices();
     if foreign.is_empty() {
         let what = "no other RDMA device is in /sys/class/infiniband";
         return vec![Finding::ok(CHECK, what)];
     }
-    foreign
-        .into_iter()
-        .map(|name| device(context, name))
-        .collect()
+    foreign.iter().map(|name| device(context, name)).collect()
 }
 
 fn device(context: &Context<'_>, name: &str) -> Finding {

@@ -73,10 +73,10 @@ fn held_by_other_program(holder: &Holder) -> Finding {
 
 /// The finding for a socket whose process is not visible from here.
 fn held_by_hidden_process(machine: &Machine, socket: &Socket, has_ours: bool) -> Option<Finding> {
-    let links = machine.names("/sys/class/infiniband");
+    let links = machine.kernel_devices();
     let rxe = links.iter().find(|name| {
         let parent = format!("/sys/class/infiniband/{name}/parent");
-        machine.text(parent).is_some() && !name.starts_with("roce_")
+        machine.text(parent).is_some()
     });
     let modules = machine.text("/proc/modules").unwrap_or_default();
     let has_module = modules.lines().any(|line| line.starts_with("rdma_rxe "));

@@ -4,7 +4,7 @@ use super::*;
 use crate::doctor::examine;
 use crate::doctor::finding::Status;
 use crate::doctor::machine::DeviceView;
-use crate::doctor::testing::{FakeMachine, elf};
+use crate::doctor::testing::{FakeMachine, device, elf};
 use std::ffi::OsStr;
 
 /// All findings but those on the variables of this process.
@@ -54,7 +54,7 @@ fn a_healthy_machine_has_no_failure() {
         assert_eq!(worst, Some(Status::Ok), "{all:#?}");
         // Now with programs that are started directly.
         in_place(&mut fake);
-        fake.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
+        fake.show_device("roce_lo");
     }
 }
 
@@ -78,7 +78,7 @@ fn no_device_nodes_are_found() {
         "roce run",
     );
     in_place(&mut fake);
-    fake.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
+    fake.show_device("roce_lo");
     assert_bad(
         &fake,
         Status::Failure,
@@ -136,7 +136,7 @@ fn a_dead_hardware_device_is_found() {
         "roce",
     );
     in_place(&mut fake);
-    fake.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
+    fake.show_device("roce_lo");
     assert_bad(
         &fake,
         Status::Failure,
@@ -332,7 +332,7 @@ fn a_bundled_libibverbs_is_found() {
     // Started directly, it bypasses this stack, …
     let mut fake = fake;
     in_place(&mut fake);
-    fake.write("/sys/class/infiniband/roce_lo/ports/1/state", "4: ACTIVE");
+    fake.show_device("roce_lo");
     let found = bad(&fake, &["app"]);
     assert_eq!(found.0, Status::Failure, "{found:?}");
     // … unless this stack's library is preloaded, as under `roce run`.
@@ -454,6 +454,87 @@ fn a_machine_without_the_settings_of_frameworks_is_warned() {
     }
 }
 
+/// A script or an image may name the adapter of another machine.
+#[test]
+fn a_name_that_no_device_has_can_be_given_to_one() {
+    for (variable, value, remedy) in [
+        (
+            "UCX_NET_DEVICES",
+            "mlx5_0:1,eth7",
+            "export UCX_NET_DEVICES=all",
+        ),
+        (
+            "UCX_NET_DEVICES",
+            "mlx5_0:1",
+            "export ROCE_DEVICE_NAMES=eth0=mlx5_0",
+        ),
+        (
+            "FI_VERBS_DEVICE_NAME",
+            "mlx5_0",
+            "export ROCE_DEVICE_NAMES=eth0=mlx5_0",
+        ),
+        (
+            "NCCL_IB_HCA",
+            "=mlx5_2:1,mlx5_1",
+            "export ROCE_DEVICE_NAMES=eth0=mlx5_1,eth1=mlx5_2",
+        ),
+        ("NCCL_IB_HCA", "mlx5_*", "export NCCL_IB_HCA=roce_eth0"),
+        ("NCCL_IB_HCA", "=", "export NCCL_IB_HCA=roce_eth0"),
+    ] {
+        let mut fake = FakeMachine::healthy();
+        fake.machine.devices.insert(1, device("eth1"));
+        fake.set(variable, value);
+        let found = bad(&fake, &[]);
+        assert_eq!(
+            (found.0, found.3.as_str()),
+            (Status::Failure, remedy),
+            "{found:?}"
+        );
+        if remedy.contains("ROCE_DEVICE_NAMES") {
+            assert!(
+                found.2.contains(&format!("export {variable}=")),
+                "{found:?}"
+            );
+        }
+    }
+    let remedy = |fake: &FakeMachine| {
+        let all = findings(fake, &[]).into_iter();
+        let mut failures = all.filter(|finding| finding.check == "NCCL");
+        failures.next().and_then(|finding| finding.remedy)
+    };
+    let mut fake = FakeMachine::healthy();
+    fake.set("NCCL_IB_HCA", "mlx5_0");
+    // The loopback's is renamed only if there is no other.
+    fake.machine.devices.remove(0);
+    assert_eq!(
+        remedy(&fake).as_deref(),
+        Some("export ROCE_DEVICE_NAMES=lo=mlx5_0")
+    );
+    // Names are given already, or the kernel has a device of this name.
+    fake.set("ROCE_DEVICE_NAMES", "lo=rxe0");
+    assert_eq!(remedy(&fake).as_deref(), Some("export NCCL_IB_HCA=roce_lo"));
+    fake.set("ROCE_DEVICE_NAMES", "");
+    fake.write("/sys/class/infiniband/mlx5_0/board_id", "MT_0000000012\n");
+    assert_eq!(remedy(&fake).as_deref(), Some("export NCCL_IB_HCA=roce_lo"));
+}
+
+/// Under another name, a device of this stack is still no hardware.
+#[test]
+fn a_device_with_another_name_is_not_taken_for_the_kernels() {
+    let mut fake = FakeMachine::healthy();
+    fake.machine.devices[0].name = "mlx5_0".to_owned();
+    fake.set("UCX_NET_DEVICES", "mlx5_0:1,eth0");
+    in_place(&mut fake);
+    fake.show_device("mlx5_0");
+    fake.show_device("roce_lo");
+    let all = findings(&fake, &[]);
+    let hardware = all.iter().find(|f| f.check == "hardware").expect("checked");
+    assert_eq!(
+        hardware.what,
+        "no other RDMA device is in /sys/class/infiniband"
+    );
+}
+
 #[test]
 fn variables_that_keep_frameworks_from_this_stack_are_found() {
     for (variable, wrong, right) in [
@@ -477,10 +558,8 @@ fn variables_that_keep_frameworks_from_this_stack_are_found() {
         fake.set(variable, wrong);
         let found = bad(&fake, &[]);
         assert_eq!(found.0, Status::Failure, "{found:?}");
-        assert!(
-            found.2.contains(variable) && found.3.contains(variable),
-            "{found:?}"
-        );
+        let said = format!("{} {}", found.2, found.3);
+        assert!(said.contains(&format!("export {variable}=")), "{found:?}");
         for value in right {
             fake.set(variable, value);
             let all = findings(&fake, &[]);

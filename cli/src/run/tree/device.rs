@@ -2,7 +2,7 @@
 
 use super::Tree;
 use super::facts::{Facts, processor_mask};
-use roce_verbs::device::{Gid, GidEntry};
+use roce_verbs::device::{BOARD_ID, Gid, GidEntry};
 
 /// The number of entries of a GID table, as the devices report it.
 const GID_TABLE_LEN: usize = 256;
@@ -67,11 +67,12 @@ pub(super) fn add(class: &mut Tree, facts: &Facts) {
     class.file(at("node_type"), "1: CA\n");
     class.file(at("node_guid"), guid.clone());
     class.file(at("sys_image_guid"), guid);
-    class.file(at("node_desc"), format!("{}\n", facts.name));
+    // Another name does not change it.
+    class.file(at("node_desc"), format!("roce_{}\n", facts.interface));
     class.file(at("fw_ver"), concat!(env!("CARGO_PKG_VERSION"), "\n"));
     class.file(at("hca_type"), "RoCE\n");
     class.file(at("hw_rev"), "0\n");
-    class.file(at("board_id"), "roce\n");
+    class.file(at("board_id"), format!("{BOARD_ID}\n"));
     class.file(at("parent"), format!("{}\n", facts.interface));
     class.file(at("uevent"), format!("NAME={}\n", facts.name));
     class.link(at("subsystem"), "../../infiniband");

@@ -73,9 +73,10 @@ pub(super) const SCENES: &[Scene] = &[
         },
         reports: client(&[
             "no RDMA device was opened by ib_write_bw or what it started: those here are roce_v0 and roce_lo; \
-             `roce doctor ib_write_bw` looks for the cause\n",
+             `roce doctor ib_write_bw` looks for the cause; ROCE_DEVICE_NAMES=INTERFACE=NAME gives a device the name \
+             that a program looks for\n",
         ]),
-        mend: "`-d roce_v0`.",
+        mend: "`-d roce_v0`, or `ROCE_DEVICE_NAMES=v0=mlx5_0`.",
         ..SCENE
     },
     Scene {
