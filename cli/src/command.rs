@@ -51,9 +51,14 @@ pub fn command_line() -> clap::Command {
 
 /// The `roce` command, from this process's arguments to its exit code.
 pub fn main() -> ExitCode {
-    // `roce run` and `roce doctor` start this probe in a process of its own. It is not in the help.
-    if std::env::args_os().skip(1).eq([run::PROBE]) {
+    // These are for processes of this project, and not in the help: `roce run` and `roce doctor` start the
+    // probe, and libroce_preload.so asks for the files.
+    let is_asked_for = |argument| std::env::args_os().skip(1).eq([argument]);
+    if is_asked_for(run::PROBE) {
         return run::probe();
+    }
+    if is_asked_for(run::MAKE_DEVICE_FILES) {
+        return run::make_device_files();
     }
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
