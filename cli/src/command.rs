@@ -3,7 +3,9 @@
 use roce_trust::output::{self, say};
 use std::process::ExitCode;
 
-use crate::{decode, devices, doctor, environment, fabric, perf, run, sim, top, variables, why};
+use crate::{
+    cdi, decode, devices, doctor, environment, fabric, perf, run, sim, top, variables, why,
+};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// RDMA over Converged Ethernet without RDMA hardware.
@@ -24,6 +26,8 @@ enum Command {
     Run(run::RunArgs),
     /// Print the environment in which programs run on this stack
     Env(environment::EnvArgs),
+    /// Give containers RDMA devices: describe this stack to Podman, Docker and Kubernetes
+    Cdi(cdi::CdiArgs),
     /// Explain why requests of a program failed, or what a code in vendor_err means
     Why(why::WhyArgs),
     /// Measure bandwidth, message rate and latency of every operation
@@ -70,6 +74,7 @@ pub fn main() -> ExitCode {
     let (name, result) = match command {
         Command::Run(args) => ("roce run", run::run(&args)),
         Command::Why(args) => ("roce why", why::run(&args)),
+        Command::Cdi(args) => ("roce cdi", cdi::run(&args)),
         Command::Env(args) => ("roce env", environment::run(&args)),
         Command::Perf(args) => ("roce perf", perf::run(&args)),
         Command::Devices(args) => ("roce", devices::run(&args)),
@@ -112,8 +117,10 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
         Command::Run(run::RunArgs { settings, .. })
         | Command::Why(why::WhyArgs { settings, .. })
         | Command::Env(environment::EnvArgs { settings, .. }) => variables::check_with(settings),
+        // Containers do not get this environment.
+        Command::Cdi(_)
         // `roce doctor` reports the environment among its findings.
-        Command::Decode(_)
+        | Command::Decode(_)
         | Command::Doctor(_)
         // It starts programs by `roce run`, which checks its environment.
         | Command::Fabric(_)
