@@ -3,7 +3,9 @@
 use roce_trust::output::{self, say};
 use std::process::ExitCode;
 
-use crate::{decode, devices, doctor, environment, fabric, perf, run, sim, top, variables, why};
+use crate::{
+    cdi, decode, devices, doctor, environment, fabric, perf, run, sim, top, variables, why,
+};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// RDMA over Converged Ethernet without RDMA hardware.
@@ -24,6 +26,8 @@ enum Command {
     Run(run::RunArgs),
     /// Print the environment in which programs run on this stack
     Env(environment::EnvArgs),
+    /// Give containers RDMA devices: describe this stack to Podman, Docker and Kubernetes
+    Cdi(cdi::CdiArgs),
     /// Explain why requests of a program failed, or what a code in vendor_err means
     Why(why::WhyArgs),
     /// Measure bandwidth, message rate and latency of every operation
@@ -51,9 +55,14 @@ pub fn command_line() -> clap::Command {
 
 /// The `roce` command, from this process's arguments to its exit code.
 pub fn main() -> ExitCode {
-    // `roce run` and `roce doctor` start this probe in a process of its own. It is not in the help.
-    if std::env::args_os().skip(1).eq([run::PROBE]) {
+    // These are for processes of this project, and not in the help: `roce run` and `roce doctor` start the
+    // probe, and libroce_preload.so asks for the files.
+    let is_asked_for = |argument| std::env::args_os().skip(1).eq([argument]);
+    if is_asked_for(run::PROBE) {
         return run::probe();
+    }
+    if is_asked_for(run::MAKE_DEVICE_FILES) {
+        return run::make_device_files();
     }
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
@@ -65,6 +74,7 @@ pub fn main() -> ExitCode {
     let (name, result) = match command {
         Command::Run(args) => ("roce run", run::run(&args)),
         Command::Why(args) => ("roce why", why::run(&args)),
+        Command::Cdi(args) => ("roce cdi", cdi::run(&args)),
         Command::Env(args) => ("roce env", environment::run(&args)),
         Command::Perf(args) => ("roce perf", perf::run(&args)),
         Command::Devices(args) => ("roce", devices::run(&args)),
@@ -107,8 +117,10 @@ fn check_environment(command: &Command) -> Result<(), ExitCode> {
         Command::Run(run::RunArgs { settings, .. })
         | Command::Why(why::WhyArgs { settings, .. })
         | Command::Env(environment::EnvArgs { settings, .. }) => variables::check_with(settings),
+        // Containers do not get this environment.
+        Command::Cdi(_)
         // `roce doctor` reports the environment among its findings.
-        Command::Decode(_)
+        | Command::Decode(_)
         | Command::Doctor(_)
         // It starts programs by `roce run`, which checks its environment.
         | Command::Fabric(_)

@@ -4,6 +4,7 @@
 // They panic if the output can't be written: `roce_trust::output` does not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod cdi;
 mod command;
 pub mod decode;
 pub mod devices;

@@ -30,14 +30,22 @@ fn the_loopback_is_a_device() {
 /// as unset.
 #[test]
 fn the_environment_says_which_devices_there_are() {
-    for names in ["lo", "roce_lo", "lo,roce_lo", ""] {
+    for (names, has_lo) in [
+        ("lo", true),
+        ("roce_lo", true),
+        ("lo,roce_lo", true),
+        ("", true),
+        ("^nosuch", true),
+        ("^lo", false),
+        ("^nosuch,roce_lo", false),
+    ] {
         let output = Command::new(env!("CARGO_BIN_EXE_roce"))
             .arg("devices")
             .env("ROCE_DEVICES", names)
             .output()
             .expect("roce starts");
         let table = String::from_utf8(output.stdout).expect("text");
-        assert!(table.contains("roce_lo "), "{names:?}: {table}");
+        assert_eq!(table.contains("roce_lo "), has_lo, "{names:?}: {table}");
         assert_eq!(output.status.code(), Some(0), "{names:?}");
     }
 }

@@ -11,10 +11,11 @@ use tempfile::NamedTempFile;
 const MEASURE: &str = "perf --op write --size 8 --duration 1 -n 1";
 
 /// Commands that print on stdout.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "--help",
     "--version",
     "run --help",
+    "cdi generate",
     "devices",
     "devices --json",
     "decode CAPTURE",

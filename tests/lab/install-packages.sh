@@ -35,6 +35,8 @@ apt-get install --yes --no-install-recommends \
 # The guest's host of NVMe, its iSCSI initiator, and file systems on their disks. Here, their
 # services find no targets to connect to, and do nothing.
 apt-get install --yes --no-install-recommends e2fsprogs nvme-cli open-iscsi
+# Containers, with and without root. Podman 4 takes slirp4netns without root, Podman 5 passt.
+apt-get install --yes --no-install-recommends crun iptables netavark passt podman slirp4netns uidmap
 # A tunnel that hides RoCE from the network.
 apt-get install --yes --no-install-recommends wireguard-go wireguard-tools
 # Container images exclude documentation (dpkg's path-exclude), and so those tests.

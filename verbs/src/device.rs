@@ -38,8 +38,8 @@ pub fn interfaces() -> Result<Vec<Interface>, OpenError> {
     roce_trust::interfaces().map_err(OpenError::system("listing the network interfaces"))
 }
 
-/// The devices of this process, in the order of [`all_devices`]: those that `ROCE_DEVICES` names,
-/// separated by commas, or all devices if it is not set.
+/// The devices of this process, in the order of [`all_devices`]: those that `ROCE_DEVICES`
+/// [selects](Device::is_among), or all devices if it is not set.
 ///
 /// # Errors
 /// As for [`interfaces`].
@@ -208,10 +208,14 @@ impl Device {
         self.name.clone()
     }
 
-    /// Whether `names` contains the device's or its interface's name. Commas separate the names.
+    /// Whether `names` selects the device: it contains the device's or its interface's name, or it begins
+    /// with `^` and does not contain either. Commas separate the names.
     pub fn is_among(&self, names: &str) -> bool {
         let is_named = |name| name == self.name || name == self.interface.name;
-        names.split(',').any(is_named)
+        match names.strip_prefix('^') {
+            Some(others) => !others.split(',').any(is_named),
+            None => names.split(',').any(is_named),
+        }
     }
 
     /// The interface.

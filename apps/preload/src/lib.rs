@@ -6,9 +6,13 @@
 //! `/dev/infiniband` is looked up in the folder named by `ROCE_FILES`. Every other path goes to the
 //! C library unchanged, after a comparison that for most paths ends at the second byte.
 //!
-//! - Nothing is allocated, no lock is taken, and no thread is started. All functions of the C
-//!   library are found when this library is loaded, so that a call is as safe in a signal
-//!   handler or in a forked child as the original is.
+//! If the variable is not set, the `roce` command in `../../bin` makes the folder when a program first asks
+//! for such a path: a container engine preloads this library, but cannot know the devices of a container that
+//! does not run yet.
+//!
+//! - Nothing is allocated, no lock is taken, and no thread is started, except while the command makes the
+//!   folder. All functions of the C library are found when this library is loaded, so that a call is as
+//!   safe in a signal handler or in a forked child as the original is.
 //! - `errno` changes only as the original function changes it.
 //! - Not covered are static programs, programs that make system calls directly (Go), and files
 //!   that the C library opens internally (`glob`, `nftw`).
@@ -20,10 +24,18 @@
     expect(dead_code, reason = "what is exported is left out of tests")
 )]
 
+mod errno;
 // Unit tests use the original functions of the C library.
 #[cfg(not(test))]
 mod exports;
 #[cfg(not(test))]
 mod init;
+mod maker;
 mod place;
 mod root;
+
+/// The variable that names the folder.
+const VARIABLE: &std::ffi::CStr = c"ROCE_FILES";
+
+/// The limit for its path, which leaves room for the paths in it.
+const MAX_BYTES: usize = 1024;

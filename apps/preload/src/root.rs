@@ -1,13 +1,9 @@
 //! The folder of the generated files.
 
+use crate::maker;
+use crate::{MAX_BYTES, VARIABLE};
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-
-/// The variable that names the folder.
-const VARIABLE: &CStr = c"ROCE_FILES";
-
-/// The limit for its path, which leaves room for the paths in it.
-const MAX_BYTES: usize = 1024;
 
 static ROOT: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
@@ -24,7 +20,23 @@ pub(crate) fn get() -> Option<&'static [u8]> {
     Some(unsafe { std::slice::from_raw_parts(start, LENGTH.load(Ordering::Relaxed)) })
 }
 
-/// Reads the folder from the environment, which the program may change later.
+/// Whether there are generated files, or a command that can make them.
+#[inline]
+pub(crate) fn may_exist() -> bool {
+    get().is_some() || maker::is_ready()
+}
+
+/// The folder, as [`get`] says. If there is none, and a command can make it, the first call waits for
+/// the command.
+pub(crate) fn get_or_make() -> Option<&'static [u8]> {
+    get().or_else(|| {
+        maker::make_once(set);
+        get()
+    })
+}
+
+/// Reads the folder from the environment, which the program may change later. Without the variable, the
+/// command beside this library makes the folder when it is needed.
 pub(crate) fn read_environment() {
     if roce_trust::environment::is_ignored() {
         return;
@@ -32,10 +44,15 @@ pub(crate) fn read_environment() {
     // SAFETY: the name is a string. Nothing else runs while libraries are initialised.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
     if value.is_null() {
+        maker::find();
         return;
     }
     // SAFETY: an entry of the environment is a string.
-    let value = unsafe { CStr::from_ptr(value) }.to_bytes();
+    set(unsafe { CStr::from_ptr(value) }.to_bytes());
+}
+
+/// Stores the folder. A value that is no absolute path, or too long, is ignored.
+fn set(value: &[u8]) {
     let trimmed = value.strip_suffix(b"/").unwrap_or(value);
     if trimmed.first() != Some(&b'/') || trimmed.len() > MAX_BYTES {
         return;

@@ -28,11 +28,12 @@ pub(crate) use tree::DeviceFiles;
 
 use crate::error::Error;
 use clap::{Args, ValueEnum};
+use folder::Folder;
 use hunt::HuntArgs;
 use library::fits_in_ld_preload;
 use parent::ProgramEnd;
 use prepared::Prepared;
-use roce_trust::output::say;
+use roce_trust::output::{self, say};
 use roce_verbs::Device;
 use roce_verbs::observation::{Tally, Totals};
 use roce_verbs::why::{WHY_PCAP_VARIABLE, WHY_VARIABLE};
@@ -44,6 +45,10 @@ use std::process::{Command, ExitCode};
 
 /// The only argument of a process that is to run [`probe`].
 pub(crate) const PROBE: &str = "probe-namespace";
+
+/// The only argument of a process that is to run [`make_device_files`]. The library that shows the files has
+/// the same.
+pub(crate) const MAKE_DEVICE_FILES: &str = "make-device-files";
 
 /// The exit code with `--require-traffic` if a program succeeds without traffic.
 const NO_TRAFFIC: u8 = 120;
@@ -297,4 +302,29 @@ pub(crate) fn probe() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Makes the files of the devices, for a program that was not started by `roce run` but preloads the library
+/// that shows them, and prints their folder.
+pub(crate) fn make_device_files() -> ExitCode {
+    match device_folder().and_then(|folder| {
+        let line = folder.root().display();
+        Ok(output::print_line(line)?)
+    }) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(
+                "roce",
+                format_args!("no files in /sys/class/infiniband and /dev/infiniband: {error}"),
+            );
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn device_folder() -> Result<Folder, Error> {
+    let settings = Settings::default();
+    let library = Library::find(None)?;
+    let files = DeviceFiles::of(&settings.devices()?, &settings.datapath()?);
+    Folder::of(&files, &library).map_err(Error::new)
 }

@@ -2,6 +2,7 @@
 //! those with third-party programs use the real one.
 
 mod bundled;
+mod cdi;
 mod commands;
 mod environment;
 mod hunt;

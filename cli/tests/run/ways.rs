@@ -145,6 +145,66 @@ fn every_call_sees_made_up_files_by_every_path_and_no_others() {
     assert!(!output.expect("it starts").status.success());
 }
 
+/// Installs the command and the libraries as the package does.
+fn installed_stack() -> TempDir {
+    let root = tempfile::tempdir().expect("a folder");
+    let (bin, lib) = (root.path().join("bin"), root.path().join("lib/roce"));
+    for folder in [root.path(), &bin, &root.path().join("lib"), &lib] {
+        fs::create_dir_all(folder).expect("made");
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("allowed");
+    }
+    let preload = library().with_file_name("libroce_preload.so");
+    for (from, to) in [
+        (PathBuf::from(ROCE), bin.join("roce")),
+        (library(), lib.join("libibverbs.so.1")),
+        (preload, lib.join("libroce_preload.so")),
+    ] {
+        fs::copy(from, to).expect("copied");
+    }
+    root
+}
+
+/// As in a container: the library is preloaded, and nothing says where the files are.
+#[test]
+fn files_are_made_when_a_program_asks_for_them_without_roce_run() {
+    let test = "files_are_made_when_a_program_asks_for_them_without_roce_run";
+    let Some(programs) = programs(test) else {
+        return;
+    };
+    let stack = installed_stack();
+    let preload = stack.path().join("lib/roce/libroce_preload.so");
+    let index = fs::read_to_string("/sys/class/net/lo/ifindex").expect("there");
+    let file = "/sys/class/infiniband/roce_lo/node_type";
+    let unnoticed = built(stack.path(), "unnoticed", "unnoticed", &["-pthread"]);
+    for way in [Way::ContainerOfRoot, Way::ContainerOfNobody] {
+        if way == Way::ContainerOfRoot && !nix::unistd::geteuid().is_root() {
+            continue;
+        }
+        let mut calls = way.command(programs, &programs.calls);
+        calls
+            .args(["roce_lo", index.trim(), "lo"])
+            .env("LD_PRELOAD", &preload);
+        assert_eq!(
+            said(&calls.output().expect("it starts")),
+            "all right\n",
+            "{way:?}"
+        );
+        let mut threads = way.command(programs, &unnoticed);
+        threads.arg(file).env("LD_PRELOAD", &preload);
+        let output = threads.output().expect("it starts");
+        assert_eq!(said(&output), "all right\n", "{way:?}");
+        assert_eq!(text(&output.stderr), "", "{way:?}");
+        // A user who says where the files are is right.
+        threads.env("ROCE_FILES", "/nonexistent");
+        assert!(!threads.output().expect("it starts").status.success());
+    }
+    // Without the command, there are no files.
+    fs::remove_file(stack.path().join("bin/roce")).expect("removed");
+    let mut threads = Who::Myself.command(&unnoticed);
+    let output = threads.arg(file).env("LD_PRELOAD", &preload).output();
+    assert!(!output.expect("it starts").status.success());
+}
+
 #[test]
 fn programs_find_their_devices_in_every_way() {
     let test = "programs_find_their_devices_in_every_way";

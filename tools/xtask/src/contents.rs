@@ -3,6 +3,7 @@
 use crate::build::Built;
 use crate::{documents, pages};
 use flate2::{Compression, GzBuilder};
+use roce_cli::cdi;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -44,6 +45,10 @@ pub(crate) fn all(built: &Built) -> io::Result<Vec<Content>> {
         content(
             "lib/roce/librspreload.so",
             Body::File(built.sockets.clone()),
+        ),
+        content(
+            format!("lib/roce/{}", cdi::PRELOAD_LIST_NAME),
+            Body::File(cdi::PRELOAD_LIST.into()),
         ),
     ];
     if memchr::memmem::find(&built.library, CM_SYMBOL).is_some() {

@@ -308,6 +308,12 @@ fn the_debian_package_works_in_a_fresh_root() {
     assert!(devices.contains("roce_lo"), "{devices}");
     let devinfo = inside(&format!("{nobody} roce run ibv_devinfo"));
     assert!(devinfo.contains("roce_lo"), "{devinfo}");
+    // The package has all that containers get: this user can't add to it.
+    let device = inside(&format!("{nobody} roce cdi generate"));
+    assert!(
+        device.contains("\"/usr/lib/roce/libibverbs.so.1\""),
+        "{device}"
+    );
     let perf = "roce perf --op write --size 4096 --duration 20 --iterations 20";
     let perf = inside(&format!("{nobody} {perf}"));
     assert!(perf.contains("every byte compared was right"), "{perf}");

@@ -63,8 +63,8 @@ const fn tests(name: &'static str) -> Variable {
 pub const VARIABLES: &[Variable] = &[
     library(
         "ROCE_DEVICES",
-        "eth0,...",
-        "use only these devices, named by device or by interface [default: all]",
+        "[^]eth0,...",
+        "use only these devices, named by device or by interface; with ^ in front, all but these [default: all]",
     ),
     library(
         "ROCE_DEVICE_NAMES",

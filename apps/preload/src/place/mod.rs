@@ -1,5 +1,6 @@
 //! Recognises the paths of generated files, and maps them to the real ones.
 
+use crate::errno::keeping_errno;
 use crate::root;
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
@@ -95,25 +96,27 @@ pub(crate) fn may_be_made_up(path: *const c_char) -> bool {
 /// The real path for a path that [`may_be_made_up`]; `None` if it is not a generated file. A
 /// relative path starts at the folder `at`.
 pub(crate) fn find(at: c_int, path: *const c_char) -> Option<Place> {
-    let root = root::get()?;
+    if !root::may_exist() {
+        return None;
+    }
     // SAFETY: it is a string, as in `may_be_made_up`.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     if path.first() == Some(&b'/') {
         let (parts, rest) = made_up(path)?;
-        return below(root, parts, rest);
+        return below(root::get_or_make()?, parts, rest);
     }
-    find_relative(root, at, path)
+    find_relative(at, path)
 }
 
 /// Separate from [`find`], so that absolute paths need less stack.
 #[inline(never)]
-fn find_relative(root: &[u8], at: c_int, path: &[u8]) -> Option<Place> {
+fn find_relative(at: c_int, path: &[u8]) -> Option<Place> {
     let mut absolute = Path::new();
     push_folder(at, &mut absolute)?;
     absolute.push(b"/")?;
     absolute.push(path)?;
     let (parts, rest) = made_up(absolute.as_bytes())?;
-    below(root, parts, rest)
+    below(root::get_or_make()?, parts, rest)
 }
 
 /// The real path of `rest` below a generated folder.
@@ -240,18 +243,6 @@ impl Link {
         }
         Some(Self(text))
     }
-}
-
-/// Runs `work` without a visible change of `errno`.
-pub(crate) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: the address is that of this thread's errno.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
-    let before = unsafe { *errno };
-    let result = work();
-    // SAFETY: as above.
-    unsafe { *errno = before };
-    result
 }
 
 #[cfg(test)]
