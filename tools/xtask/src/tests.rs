@@ -159,6 +159,25 @@ fn packed_pages_link_to_packed_files_only() {
     );
 }
 
+/// A user of a package has no sources.
+#[test]
+fn the_front_page_is_for_users_of_a_package() {
+    let pages = packed_pages();
+    let front = &pages["README.md"];
+    for word in ["cargo", "Rust 1.", "git clone"] {
+        assert!(!front.contains(word), "{word}: {front}");
+    }
+    assert!(
+        front.contains("](docs/run.md)") && front.contains("`nvme-rdma`"),
+        "{front}"
+    );
+    let contents = &pages["docs/README.md"];
+    assert!(
+        contents.contains("(run.md)") && !contents.contains("fuzz/README.md"),
+        "{contents}"
+    );
+}
+
 /// The words of a page that look like `name(1)`.
 fn references(page: &str) -> impl Iterator<Item = String> {
     let words = page.split_whitespace().map(|word| word.replace('\\', ""));
@@ -186,6 +205,30 @@ fn man_pages_refer_to_installed_pages_only() {
     assert!(references_found > 20, "{references_found}");
 }
 
+/// The formatter that `man` runs finds no mistake in any page.
+#[test]
+fn man_pages_have_no_mistakes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut groff = Command::new("groff");
+    groff.args(["-man", "-ww", "-z", "-Tutf8", "-Kutf8"]);
+    for (name, page) in man_pages() {
+        let path = folder.path().join(format!("{name}.1"));
+        fs::write(&path, page).expect("written");
+        groff.arg(path);
+    }
+    let Ok(output) = groff.output() else {
+        testkit::skip("groff", "");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    // A table's line of one long word.
+    let mut mistakes = said
+        .lines()
+        .filter(|line| !line.contains("cannot adjust line"));
+    assert!(output.status.success(), "{said}");
+    assert_eq!(mistakes.find(|line| !line.is_empty()), None, "{said}");
+}
+
 /// A pager shows each example as it is typed.
 #[test]
 fn man_pages_keep_each_example_on_a_line() {
@@ -200,6 +243,11 @@ fn man_pages_keep_each_example_on_a_line() {
                  any program that uses libibverbs.so.1\n.RE\n";
     assert!(examples.starts_with(first), "{examples}");
     assert!(man["roce-doctor"].contains(".SH \"EXIT STATUS\"\n"));
+    assert!(
+        man["roce-doctor"].contains("\"roce 0."),
+        "{}",
+        man["roce-doctor"]
+    );
 }
 
 /// `cargo xtask` compiles for minutes.
