@@ -8,7 +8,7 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update
-# debootstrap: a fresh root for the Debian package. valgrind: .ci/instructions.
+# debootstrap: fresh roots for the packages. python3-venv: an environment for the wheel. valgrind: .ci/instructions.
 # Outside: the emulator, the guest's first shell, the network and its captures.
 # rdma-core's tests are in its documentation, for python3-pyverbs.
 # Inside (the guest sees this machine's files): Soft-RoCE's user-space programs.
@@ -16,7 +16,7 @@ apt-get install --yes --no-install-recommends \
     qemu-system-x86 busybox-static kmod xz-utils \
     iproute2 nftables ethtool ndctl librpma-dev tcpdump tshark iperf3 bpftool \
     rdma-core ibverbs-utils ibverbs-providers perftest python3 python3-pyverbs \
-    debootstrap valgrind \
+    debootstrap python3-venv valgrind \
     gcc libc6-dev binutils libibverbs-dev librdmacm-dev rdmacm-utils
 # Programs that are tested under `roce run`.
 apt-get install --yes --no-install-recommends \

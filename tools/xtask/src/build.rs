@@ -1,5 +1,6 @@
 //! Builds the commands and the libraries for distribution.
 
+use crate::linker;
 use serde_json::Value;
 use std::env;
 use std::error::Error;
@@ -33,16 +34,36 @@ const SOCKETS: &str = "libroce_rspreload.so";
 const SEPARATOR: &str = "\x1f";
 
 /// Builds everything with `profile`, without debugging information, and without the paths of this
-/// machine, so that the same sources give the same files in every folder.
-pub(crate) fn build(profile: &str) -> Result<Built, Box<dyn Error>> {
+/// machine, so that the same sources give the same files in every folder. `target` is a target of Rust, if it is not
+/// this machine; `linker` is the folder by which this program links.
+pub(crate) fn build(
+    profile: &str,
+    target: Option<&str>,
+    linker: Option<&Path>,
+) -> Result<Built, Box<dyn Error>> {
     let strip = format!("profile.{profile}.strip=\"symbols\"");
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--profile", profile, "--locked"])
+    let mut flags = flags()?;
+    let mut command = Command::new(env!("CARGO"));
+    command.arg("build");
+    if let Some(target) = target {
+        command.args(["--target", target]);
+    }
+    if let (Some(target), Some(folder)) = (target, linker) {
+        let name = target.to_uppercase().replace('-', "_");
+        command.env(format!("CARGO_TARGET_{name}_LINKER"), env::current_exe()?);
+        command.env(linker::VARIABLE, folder);
+        // Cargo links again if its flags change, but not if what is in the folder does. A search path that does not
+        // exist makes no difference to the linker.
+        let version = folder.file_name().unwrap_or_default();
+        flags.push(format!("-Clink-arg=-L/{}", version.display()));
+    }
+    let output = command
+        .args(["--profile", profile, "--locked"])
         .args(["--package", "roce", "--package", "roce-verbs-shim"])
         .args(["--package", "roce-preload", "--package", "roce-rspreload"])
         .args(["--package", "roce-nvme"])
         .args(["--config", &strip])
-        .env("CARGO_ENCODED_RUSTFLAGS", flags()?)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join(SEPARATOR))
         .args(["--message-format", "json-render-diagnostics"])
         .stderr(Stdio::inherit())
         .output()?;
@@ -63,29 +84,28 @@ fn read_all<E>(read: impl Fn(&str) -> Result<Vec<u8>, E>) -> Result<Built, E> {
     })
 }
 
-/// The compiler's flags, in the form of `CARGO_ENCODED_RUSTFLAGS`: those of the environment, and
+/// The compiler's flags: those of the environment, and
 /// other names for this checkout and for the folder with the sources of all other crates. Messages
 /// of panics contain such paths.
-fn flags() -> Result<String, Box<dyn Error>> {
+fn flags() -> Result<Vec<String>, Box<dyn Error>> {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     let checkout = checkout.ok_or("this crate is not in the workspace")?;
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".cargo")));
     let home = home.ok_or("neither CARGO_HOME nor HOME is set")?;
-    let given = match env::var("CARGO_ENCODED_RUSTFLAGS") {
-        Ok(encoded) => encoded,
+    let mut all: Vec<String> = match env::var("CARGO_ENCODED_RUSTFLAGS") {
+        Ok(encoded) => encoded.split(SEPARATOR).map(str::to_owned).collect(),
         Err(_) => env::var("RUSTFLAGS")
             .unwrap_or_default()
             .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(SEPARATOR),
+            .map(str::to_owned)
+            .collect(),
     };
-    let renamed = [(checkout, "/roce"), (&home, "/cargo")]
-        .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
-    let [checkout, home] = renamed;
-    let all = [given, checkout, home];
-    let all: Vec<String> = all.into_iter().filter(|flag| !flag.is_empty()).collect();
-    Ok(all.join(SEPARATOR))
+    all.retain(|flag| !flag.is_empty());
+    for (from, to) in [(checkout, "/roce"), (&home, "/cargo")] {
+        all.push(format!("--remap-path-prefix={}={to}", from.display()));
+    }
+    Ok(all)
 }
 
 /// Reads the files from a folder that cargo has built into.

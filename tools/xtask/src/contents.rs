@@ -26,7 +26,7 @@ pub(crate) enum Body {
 }
 
 /// The path at which `roce run` looks for the library, relative to the command.
-const LIBRARY: &str = "lib/roce/libibverbs.so.1";
+pub(crate) const LIBRARY: &str = "lib/roce/libibverbs.so.1";
 
 /// A symbol of the connection manager: a library that exports it serves as librdmacm, too.
 const CM_SYMBOL: &[u8] = b"rdma_create_event_channel\0";

@@ -26,34 +26,6 @@ pub(crate) fn architecture(rust: &str) -> Result<&'static str, String> {
     }
 }
 
-/// The newest libc version among the symbols that the contents need.
-pub(crate) fn newest_libc(contents: &[Content]) -> (u32, u32) {
-    const VERSION: &[u8] = b"GLIBC_";
-    let mut newest = (2, 17);
-    for Content { body, .. } in contents {
-        let (Body::File(bytes) | Body::Program(bytes)) = body else {
-            continue;
-        };
-        if !bytes.starts_with(b"\x7fELF") {
-            continue;
-        }
-        for at in memchr::memmem::find_iter(bytes, VERSION) {
-            if let Some(version) = version(&bytes[at + VERSION.len()..]) {
-                newest = newest.max(version);
-            }
-        }
-    }
-    newest
-}
-
-/// Parses two numbers with a dot between them, at the beginning of a zero-terminated text.
-fn version(bytes: &[u8]) -> Option<(u32, u32)> {
-    let end = bytes.iter().take(16).position(|byte| *byte == 0)?;
-    let text = std::str::from_utf8(&bytes[..end]).ok()?;
-    let mut numbers = text.split('.').map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
 impl Package<'_> {
     pub(crate) fn file_name(&self) -> String {
         format!("roce_{}_{}.deb", self.version, self.architecture)
@@ -89,7 +61,7 @@ impl Package<'_> {
              Architecture: {}\n\
              Maintainer: the authors of roce <roce@invalid>\n\
              Installed-Size: {}\n\
-             Depends: libc6 (>= {major}.{minor}), libgcc-s1\n\
+             Depends: libc6 (>= {major}.{minor}), libgcc-s1 | libgcc1\n\
              Suggests: ibverbs-utils, perftest\n\
              Section: net\n\
              Priority: optional\n\

@@ -43,7 +43,9 @@ fn add_pages(
         .after_help(None::<&str>)
         .after_long_help(None::<&str>);
     let mut page = Vec::new();
-    Man::new(plain).render(&mut page)?;
+    // Subcommands have no version, which is the default in this place.
+    let source = concat!("roce ", env!("CARGO_PKG_VERSION"));
+    Man::new(plain).source(source).render(&mut page)?;
     let mut rest = Roff::new();
     add_help(&mut rest, help.as_deref().unwrap_or_default());
     rest.control("SH", ["SEE ALSO"]);

@@ -5,9 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// The pages outside of `docs`.
-const PAGES: [&str; 6] = [
-    "README.md",
+/// The front page of the packages: `README.md` in the repository is for readers who build from source.
+const FRONT: (&str, &str) = ("README.md", "packaging/README.md");
+
+/// The other pages outside of `docs`.
+const PAGES: [&str; 5] = [
     "SECURITY.md",
     "LICENSE-MIT",
     "LICENSE-APACHE",
@@ -21,6 +23,7 @@ const FOLDERS: [&str; 3] = ["docs", "docs/design", "docs/generated"];
 /// The pages by their paths in the repository, which is `root`.
 pub(crate) fn all(root: &Path) -> io::Result<BTreeMap<String, String>> {
     let mut names: BTreeSet<String> = PAGES.map(str::to_owned).into();
+    names.insert(FRONT.0.to_owned());
     for folder in FOLDERS {
         for entry in fs::read_dir(root.join(folder))? {
             let name = entry?.file_name().to_string_lossy().into_owned();
@@ -30,7 +33,11 @@ pub(crate) fn all(root: &Path) -> io::Result<BTreeMap<String, String>> {
         }
     }
     let page = |name: &String| {
-        let text = fs::read_to_string(root.join(name))?;
+        let text = match name == FRONT.0 {
+            // Its links are one folder nearer to their targets.
+            true => fs::read_to_string(root.join(FRONT.1))?.replace("](../", "]("),
+            false => fs::read_to_string(root.join(name))?,
+        };
         Ok((name.clone(), without_dead_links(name, &text, &names)))
     };
     names.iter().map(page).collect()
@@ -96,9 +103,20 @@ pub(crate) fn resolved(name: &str, target: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Replaces links to what is not among `names` by their labels.
+/// Replaces links to what is not among `names` by their labels, and removes rows of tables about such a page.
 fn without_dead_links(name: &str, text: &str, names: &BTreeSet<String>) -> String {
-    let mut text = text.to_owned();
+    let is_about_dead = |line: &str| {
+        let row = line.strip_prefix("| ").unwrap_or_default();
+        let first = links(row).into_iter().next();
+        first.is_some_and(|link| {
+            let page = resolved(name, link.target);
+            row.starts_with(link.whole) && page.ends_with(".md") && !names.contains(&page)
+        })
+    };
+    let kept = text
+        .split_inclusive('\n')
+        .filter(|line| !is_about_dead(line));
+    let mut text: String = kept.collect();
     loop {
         let links = links(&text);
         let is_dead = |link: &&Link| !names.contains(&resolved(name, link.target));
@@ -124,6 +142,12 @@ mod tests {
             "[a](../a.md#x), [front](../../../README.md), [web](https://x.y/z), [here](#there), \
              a picture, `c[1]` and [b][1](b.md)\n\
              ```\nx[0](y.md)\n```\n"
+        );
+        let names = ["docs/a.md", "docs/b.md"].map(str::to_owned).into();
+        let table = "| [a.md](a.md) | see [c.md](c.md) |\n| [c.md](c.md) | or [a.md](a.md) |\n| [x](x.c) | y |\n";
+        assert_eq!(
+            without_dead_links("docs/b.md", table, &names),
+            "| [a.md](a.md) | see c.md |\n| x | y |\n"
         );
     }
 }

@@ -1,16 +1,19 @@
-//! Unpacks both packages with the same crates and, where it is installed, with dpkg.
+//! Unpacks the packages with the same crates and, where they are installed, with dpkg and pip.
 
 use crate::build::Built;
 use crate::contents::{self, Body, Content};
-use crate::{deb, pages, tarball};
-use flate2::read::GzDecoder;
+use crate::wheel::{self, Wheel};
+use crate::{Limit, deb, libc, pages, tarball};
+use flate2::read::{DeflateDecoder, GzDecoder};
+use rawzip::ZipArchive;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::process::Command;
+use std::sync::LazyLock;
 
 /// Fake files in place of those that take minutes to build.
-fn contents() -> Vec<Content> {
+static CONTENTS: LazyLock<Vec<Content>> = LazyLock::new(|| {
     let built = Built {
         command: b"\x7fELF the command GLIBC_2.34\0 GLIBC_2.4\0 GLIBC_PRIVATE\0".to_vec(),
         storage: b"\x7fELF the command for disks".to_vec(),
@@ -19,6 +22,10 @@ fn contents() -> Vec<Content> {
         sockets: b"\x7fELF the one for sockets".to_vec(),
     };
     contents::all(&built).expect("made")
+});
+
+fn contents() -> Vec<Content> {
+    CONTENTS.clone()
 }
 
 /// Mode, and text or target, by path; links begin with an arrow.
@@ -152,6 +159,25 @@ fn packed_pages_link_to_packed_files_only() {
     );
 }
 
+/// A user of a package has no sources.
+#[test]
+fn the_front_page_is_for_users_of_a_package() {
+    let pages = packed_pages();
+    let front = &pages["README.md"];
+    for word in ["cargo", "Rust 1.", "git clone"] {
+        assert!(!front.contains(word), "{word}: {front}");
+    }
+    assert!(
+        front.contains("](docs/run.md)") && front.contains("`nvme-rdma`"),
+        "{front}"
+    );
+    let contents = &pages["docs/README.md"];
+    assert!(
+        contents.contains("(run.md)") && !contents.contains("fuzz/README.md"),
+        "{contents}"
+    );
+}
+
 /// The words of a page that look like `name(1)`.
 fn references(page: &str) -> impl Iterator<Item = String> {
     let words = page.split_whitespace().map(|word| word.replace('\\', ""));
@@ -179,6 +205,30 @@ fn man_pages_refer_to_installed_pages_only() {
     assert!(references_found > 20, "{references_found}");
 }
 
+/// The formatter that `man` runs finds no mistake in any page.
+#[test]
+fn man_pages_have_no_mistakes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut groff = Command::new("groff");
+    groff.args(["-man", "-ww", "-z", "-Tutf8", "-Kutf8"]);
+    for (name, page) in man_pages() {
+        let path = folder.path().join(format!("{name}.1"));
+        fs::write(&path, page).expect("written");
+        groff.arg(path);
+    }
+    let Ok(output) = groff.output() else {
+        testkit::skip("groff", "");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    // A table's line of one long word.
+    let mut mistakes = said
+        .lines()
+        .filter(|line| !line.contains("cannot adjust line"));
+    assert!(output.status.success(), "{said}");
+    assert_eq!(mistakes.find(|line| !line.is_empty()), None, "{said}");
+}
+
 /// A pager shows each example as it is typed.
 #[test]
 fn man_pages_keep_each_example_on_a_line() {
@@ -193,6 +243,11 @@ fn man_pages_keep_each_example_on_a_line() {
                  any program that uses libibverbs.so.1\n.RE\n";
     assert!(examples.starts_with(first), "{examples}");
     assert!(man["roce-doctor"].contains(".SH \"EXIT STATUS\"\n"));
+    assert!(
+        man["roce-doctor"].contains("\"roce 0."),
+        "{}",
+        man["roce-doctor"]
+    );
 }
 
 /// `cargo xtask` compiles for minutes.
@@ -218,7 +273,7 @@ fn package() -> Vec<u8> {
     let package = deb::Package {
         version: "1.2.3",
         architecture: deb::architecture("x86_64").expect("known"),
-        libc: deb::newest_libc(&contents),
+        libc: libc::newest(&contents),
     };
     assert_eq!(package.file_name(), "roce_1.2.3_amd64.deb");
     package.pack(&contents).expect("packed")
@@ -279,4 +334,114 @@ fn dpkg_understands_it() {
         listed.contains("usr/lib/roce/libibverbs.so -> libibverbs.so.1"),
         "{listed}"
     );
+}
+
+fn wheel() -> (String, Vec<u8>) {
+    let contents = contents();
+    let wheel = Wheel {
+        version: "1.2.3",
+        architecture: wheel::architecture("x86_64").expect("known"),
+        libc: libc::newest(&contents),
+    };
+    (wheel.file_name(), wheel.pack(&contents).expect("packed"))
+}
+
+/// Mode and bytes by path, in the order of the archive.
+fn zipped(archive: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
+    let archive = ZipArchive::from_slice(archive).expect("an archive");
+    let mut found = Vec::new();
+    for entry in archive.entries() {
+        let entry = entry.expect("an entry");
+        let path = String::from_utf8(entry.file_path().as_bytes().to_vec()).expect("text");
+        let mode = entry.mode().value();
+        let file = archive.get_entry(entry.wayfinder()).expect("a file");
+        let mut bytes = Vec::new();
+        let read = DeflateDecoder::new(file.data()).read_to_end(&mut bytes);
+        read.expect("compressed");
+        found.push((path, mode, bytes));
+    }
+    found
+}
+
+#[test]
+fn the_wheel_holds_all_but_links() {
+    let (name, packed) = wheel();
+    assert_eq!(name, "roce-1.2.3-py3-none-manylinux_2_34_x86_64.whl");
+    let files = zipped(&packed);
+    let has = |path: &str, mode: u32, text: &str| {
+        let found = files.iter().find(|(name, _, _)| name == path);
+        let (_, found_mode, bytes) = found.unwrap_or_else(|| panic!("no {path}"));
+        assert_eq!(*found_mode, mode, "{path}");
+        assert!(String::from_utf8_lossy(bytes).contains(text), "{path}");
+    };
+    has("roce-1.2.3.data/scripts/roce", 0o100_755, "the command");
+    has("roce-1.2.3.data/scripts/nvme-rdma", 0o100_755, "disks");
+    let library = |name: &str| format!("roce-1.2.3.data/data/lib/roce/{name}");
+    has(&library("libroce_verbs_shim.so"), 0o100_644, "the library");
+    has(&library("libroce_preload.so"), 0o100_644, "preloaded");
+    has(&library("librspreload.so"), 0o100_644, "sockets");
+    has(
+        "roce-1.2.3.data/data/share/doc/roce/docs/run.md",
+        0o100_644,
+        "roce run",
+    );
+    has(
+        "roce-1.2.3.dist-info/licenses/LICENSE-MIT",
+        0o100_644,
+        "MIT",
+    );
+    has(
+        "roce-1.2.3.dist-info/METADATA",
+        0o100_644,
+        "\nName: roce\nVersion: 1.2.3\n",
+    );
+    let tag = "\nTag: py3-none-manylinux_2_34_x86_64\n";
+    has("roce-1.2.3.dist-info/WHEEL", 0o100_644, tag);
+    let links = contents()
+        .into_iter()
+        .filter(|it| matches!(it.body, Body::Link(_)));
+    // Two licences, METADATA, WHEEL and RECORD.
+    assert_eq!(files.len(), contents().len() - links.count() + 5);
+    assert!(packed == wheel().1, "the same bytes each time");
+}
+
+/// The same check as pip's, but for every file.
+#[test]
+fn the_wheel_records_each_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (name, packed) = wheel();
+    let path = folder.path().join(name);
+    fs::write(&path, packed).expect("written");
+    let script = "import base64, csv, hashlib, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    assert wheel.testzip() is None
+    names = wheel.namelist()
+    assert names[-1].endswith('/RECORD'), names[-1]
+    rows = list(csv.reader(wheel.read(names[-1]).decode().splitlines()))
+    assert [row[0] for row in rows] == names, rows
+    for name, digest, size in rows[:-1]:
+        data = wheel.read(name)
+        right = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()
+        assert (digest, size) == ('sha256=' + right, str(len(data))), name
+    assert rows[-1][1:] == ['', ''], rows[-1]
+print(len(names), 'files')";
+    let python = Command::new("python3")
+        .args(["-c", script])
+        .arg(&path)
+        .output();
+    let Ok(checked) = python else {
+        testkit::skip("python3", "");
+        return;
+    };
+    assert!(checked.status.success(), "{checked:?}");
+}
+
+#[test]
+fn the_limit_of_glibc_is_a_version_or_this_machines() {
+    assert_eq!("2.28".parse(), Ok(Limit::Version((2, 28))));
+    assert_eq!("host".parse(), Ok(Limit::Host));
+    for wrong in ["2", "new", "2.x", ""] {
+        let error = wrong.parse::<Limit>().expect_err(wrong);
+        assert!(error.contains("2.28"), "{error}");
+    }
 }

@@ -1,5 +1,5 @@
-//! Carries out docs/run.md: the steps of the action, and the Debian package in a root with only
-//! Debian's base system. Both run as an ordinary user.
+//! Carries out docs/run.md: the steps of the action, the Python wheel in an environment of its own, and the Debian package
+//! in a root with only Debian's base system. All run as an ordinary user.
 
 use roce_tests::programs;
 use std::ffi::OsStr;
@@ -88,8 +88,13 @@ struct Job {
 
 impl Job {
     fn new() -> Self {
+        Self::of(".tar.gz")
+    }
+
+    /// A job that has the package with this ending.
+    fn of(ending: &str) -> Self {
         let folder = open_folder();
-        let package = packed(folder.path(), ".tar.gz");
+        let package = packed(folder.path(), ending);
         let temp = folder.path().join("temp");
         fs::create_dir(&temp).expect("made");
         if is_root() {
@@ -245,6 +250,39 @@ fn script_of_pod() -> String {
     let pod: serde_json::Value = serde_yaml_ng::from_str(&text).expect("YAML");
     let script = pod["spec"]["initContainers"][0]["command"][2].as_str();
     script.expect("a script").to_owned()
+}
+
+#[test]
+fn the_wheel_works_in_a_python_environment() {
+    let job = Job::of(".whl");
+    let venv = Command::new("/usr/bin/python3")
+        .args(["-c", "import venv, ensurepip"])
+        .output();
+    if !venv.is_ok_and(|output| output.status.success()) {
+        testkit::skip("python3-venv", "");
+        return;
+    }
+    let package = job.package.to_str().expect("text");
+    let install = "/usr/bin/python3 -m venv env && env/bin/pip install --no-index \"$INPUT_PACKAGE\" \
+                   && env/bin/pip check && echo \"$PWD/env/bin\" >>\"$GITHUB_PATH\"";
+    success(&job.step(install, &[("INPUT_PACKAGE", package)]));
+    let devices = success(&job.step("roce devices", &[]));
+    assert!(devices.contains("roce_lo"), "{devices}");
+    // It finds librdmacm, too, which a wheel can't hold as a link.
+    let load = "roce run python3 -c 'import ctypes
+for name in \"libibverbs.so.1\", \"librdmacm.so.1\":
+    ctypes.CDLL(name).rdma_create_event_channel
+print(open(\"/proc/self/maps\").read())'";
+    let maps = success(&job.step(load, &[]));
+    assert!(
+        maps.contains("env/lib/roce/libroce_verbs_shim.so"),
+        "{maps}"
+    );
+    success(&job.step("eval \"$(roce env)\"; python3 -c 'import ctypes; ctypes.CDLL(\"librdmacm.so.1\").rdma_join_multicast'", &[]));
+    success(&job.step(
+        "nvme-rdma --version; env/bin/pip uninstall --yes roce; test ! -e env/bin/roce",
+        &[],
+    ));
 }
 
 /// The name of this machine's release of Debian.
