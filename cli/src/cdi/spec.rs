@@ -1,7 +1,7 @@
 //! The specification as a value: the edits that an engine makes to a container.
 
 use crate::error::Error;
-use crate::run::frameworks;
+use crate::run::frameworks::{self, NamedDevice};
 use serde::Serialize;
 use std::path::Path;
 
@@ -88,7 +88,13 @@ impl Spec {
 /// The settings of NCCL and Open MPI that containers need, whatever devices they have. The image's UCX may not
 /// know `UCX_FENCE_MODE`, and would warn.
 fn settings() -> Vec<String> {
-    let lacking = frameworks::lacking(["roce_eth0", "roce_eth1"], false, |_| false);
+    let device = |interface: &str| NamedDevice {
+        name: format!("roce_{interface}"),
+        interface: interface.to_owned(),
+        is_loopback: false,
+    };
+    let devices = ["eth0", "eth1"].map(device);
+    let lacking = frameworks::lacking(&devices, false, |_| false);
     let text = |setting: frameworks::Setting| format!("{}={}", setting.name, setting.value);
     lacking.into_iter().map(text).collect()
 }

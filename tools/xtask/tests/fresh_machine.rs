@@ -147,10 +147,8 @@ impl Job {
         let package = self.package.to_str().expect("text");
         let inputs = [&[("INPUT_PACKAGE", package)], inputs].concat();
         let [_, install, check] = Self::steps();
-        let said = [install, check]
-            .iter()
-            .map(|step| success(&self.step(step, &inputs)));
-        said.collect()
+        let run = |step: String| success(&self.step(&step, &inputs));
+        [install, check].map(run).concat()
     }
 }
 
