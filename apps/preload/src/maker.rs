@@ -16,8 +16,9 @@ const ARGUMENT: &CStr = c"make-device-files";
 /// The command, from the folder above the library's.
 const COMMAND: &[u8] = b"/bin/roce";
 
-/// How long a program waits for the command, or for another thread that waits for it.
-const PATIENCE_MS: c_int = 10_000;
+/// How long a program waits for the command, or for another thread that waits for it: long enough for a machine
+/// with much other work.
+const PATIENCE_MS: c_int = 60_000;
 
 /// There is no command, or it has been asked.
 const DONE: u8 = 0;
