@@ -9,7 +9,7 @@ use crate::errno::{Outcome, check};
 use crate::real;
 use libc::{sa_family_t, sockaddr_un, socklen_t, stat, uid_t};
 use roce_trust::{OwnUser, peer};
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
@@ -70,7 +70,7 @@ impl Names {
         let mut raw: sockaddr_un = unsafe { std::mem::zeroed() };
         raw.sun_family = libc::AF_UNIX as sa_family_t;
         for (to, from) in raw.sun_path.iter_mut().zip(self.bytes(random)) {
-            *to = from.cast_signed();
+            *to = c_char::from_ne_bytes([from]);
         }
         let size = (size_of::<sa_family_t>() + BYTES) as socklen_t;
         // SAFETY: the address has this size.
@@ -90,7 +90,7 @@ pub(crate) fn read_relayed(fd: c_int) -> Option<Names> {
     }
     let length = (size as usize).checked_sub(size_of::<sa_family_t>())?;
     let path = raw.sun_path.get(..length)?;
-    let bytes: Vec<u8> = path.iter().map(|byte| byte.cast_unsigned()).collect();
+    let bytes: Vec<u8> = path.iter().flat_map(|byte| byte.to_ne_bytes()).collect();
     Names::parse(&bytes).filter(|_| is_trusted(fd))
 }
 

@@ -5,13 +5,17 @@ use super::connections::{
     shutdown,
 };
 use super::numbers::{
-    close, close_range, creat, dup, dup2, dup3, eventfd, fcntl, inotify_init, inotify_init1,
-    memfd_create, open, openat, pipe, pipe2, socket, socketpair, timerfd_create,
+    close, close_range, dup, dup3, eventfd, fcntl, inotify_init1, memfd_create, openat, pipe2,
+    socket, socketpair, timerfd_create,
 };
+#[cfg(target_arch = "x86_64")]
+use super::numbers::{creat, dup2, inotify_init, open, pipe};
 use super::transfers::{
     read, readv, recvfrom, recvmmsg, recvmsg, sendmmsg, sendmsg, sendto, write, writev,
 };
-use super::waits::{epoll_create, epoll_create1, epoll_ctl, epoll_pwait, epoll_wait, poll};
+#[cfg(target_arch = "x86_64")]
+use super::waits::{epoll_create, epoll_wait, poll};
+use super::waits::{epoll_create1, epoll_ctl, epoll_pwait};
 use crate::real;
 use std::ffi::{c_int, c_long, c_uint};
 

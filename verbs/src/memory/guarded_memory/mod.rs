@@ -9,7 +9,7 @@
 //!
 //! The handlers are installed when such memory is first registered. If the program installs its own
 //! handlers after that, or its threads block these signals, such an access still ends the process.
-#![expect(unsafe_code)]
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 
 #[cfg(target_arch = "x86_64")]
 mod access;
