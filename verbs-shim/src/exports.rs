@@ -66,5 +66,6 @@ macro_rules! export_byte {
 #[cfg(not(test))]
 export_byte! {
     "verbs_allow_disassociate_destroy@@IBVERBS_PRIVATE_34"
+    "verbs_allow_disassociate_destroy@IBVERBS_PRIVATE_33"
     "verbs_allow_disassociate_destroy@IBVERBS_PRIVATE_65"
 }
