@@ -439,6 +439,19 @@ fn any_thread_may_drop_a_manager() {
         drop(of_sink.take());
         let _ = sender.send(());
     }));
+    ask(&manager, at);
+    drop(manager);
+    // No process serves the port, so our own agent refuses.
+    sink_calls.recv_timeout(TIMEOUT).expect("an event");
+    assert!(last.take().is_none());
+
+    let manager = context.connection_manager().expect("a new one");
+    ask(&manager, at);
+    drop((manager, context));
+}
+
+/// Asks for a datagram service that no process has.
+fn ask(manager: &ConnectionManager, at: IpAddr) {
     let request = roce_verbs::roce_cm::DatagramRequest {
         service: ServiceId::ip(PortSpace::Udp, 1),
         source_port: 1,
@@ -451,15 +464,6 @@ fn any_thread_may_drop_a_manager() {
     };
     let asked = manager.with(|agent, now| agent.resolve_datagram(now, path, &request));
     asked.expect("a good request");
-    drop(manager);
-    // No process serves the port, so our own agent refuses.
-    sink_calls.recv_timeout(TIMEOUT).expect("an event");
-    assert!(last.take().is_none());
-
-    let manager = context.connection_manager().expect("a new one");
-    let asked = manager.with(|agent, now| agent.resolve_datagram(now, path, &request));
-    asked.expect("a good request");
-    drop((manager, context));
 }
 
 /// The manager holds none of its locks while it calls the program's handler.
@@ -479,18 +483,7 @@ fn a_sink_may_call_the_manager() {
         }
         let _ = sender.send(());
     }));
-    let request = roce_verbs::roce_cm::DatagramRequest {
-        service: ServiceId::ip(PortSpace::Udp, 1),
-        source_port: 1,
-        pkey: PKey::DEFAULT,
-        private: Vec::new(),
-    };
-    let path = Path {
-        local: at,
-        remote: at,
-    };
-    let asked = manager.with(|agent, now| agent.resolve_datagram(now, path, &request));
-    asked.expect("a good request");
+    ask(&manager, at);
     // No process serves the port, so our own agent refuses.
     sink_calls.recv_timeout(TIMEOUT).expect("an event");
     drop((manager, context));

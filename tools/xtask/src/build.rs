@@ -84,7 +84,7 @@ fn read_all<E>(read: impl Fn(&str) -> Result<Vec<u8>, E>) -> Result<Built, E> {
     })
 }
 
-/// The compiler's flags: those of the environment, and
+/// The compiler's flags: the flags in the environment, and
 /// other names for this checkout and for the folder with the sources of all other crates. Messages
 /// of panics contain such paths.
 fn flags() -> Result<Vec<String>, Box<dyn Error>> {

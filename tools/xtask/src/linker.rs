@@ -19,7 +19,7 @@ use std::process::{Command, ExitCode};
 /// The environment variable that makes this program a linker. Its value is the folder that `prepare` made.
 pub(crate) const VARIABLE: &str = "XTASK_LINK";
 
-/// What makes zig available.
+/// The command that installs zig.
 pub(crate) const INSTALL: &str = "pip install ziglang";
 
 /// The file in the folder that says how to link.

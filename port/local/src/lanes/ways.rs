@@ -203,7 +203,7 @@ impl Lanes {
 
     /// Offers a lane. Returns the place of the destination, also if it refuses; `None` if nobody is there.
     fn open(&mut self, port: &mut impl Port, peer: Peer, pause: Duration) -> Option<usize> {
-        // What was sent by the port arrives before what takes the lane.
+        // Packets that the port has queued must arrive before those in the lane.
         if port.queued() > 0 {
             let _ = port.flush();
         }
