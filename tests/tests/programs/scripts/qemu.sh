@@ -1,2 +1,2 @@
-# Migrates a running guest to another QEMU over RDMA, and compares the memory of both.
+# Migrates a guest to another QEMU over RDMA, and compares the memory of both.
 /usr/bin/python3 -c "$MIGRATE"
