@@ -14,7 +14,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 macro_rules! take_place {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty, fails $failed:expr; $real:ident => $body:expr)*) => {
         $(
-            #[unsafe(no_mangle)]
+            // Unit tests use the original functions of the C library.
+            #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
                 let next = next::$name.get();
                 if next.is_null() {
@@ -320,4 +321,16 @@ fn shown_link(target: Text, length: ssize_t) -> ssize_t {
     // SAFETY: both lie within what was written.
     unsafe { std::ptr::copy(target.add(hidden), target, count - hidden) };
     length - hidden.cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_function_is_an_older_version() {
+        for next in ALL {
+            testkit::check_version(next.name(), next.version());
+        }
+    }
 }

@@ -25,8 +25,6 @@
 )]
 
 mod errno;
-// Unit tests use the original functions of the C library.
-#[cfg(not(test))]
 mod exports;
 #[cfg(not(test))]
 mod init;

@@ -157,3 +157,15 @@ pub(crate) fn find_all() {
         next.get();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_function_is_an_older_version() {
+        for next in ALL.iter().chain(&[&EXECL, &EXECLP, &EXECLE, &EXIT]) {
+            testkit::check_version(next.name(), next.version());
+        }
+    }
+}

@@ -26,15 +26,33 @@ impl Next {
         if found.is_null() { self.find() } else { found }
     }
 
+    /// The name of the function.
+    pub const fn name(&self) -> &'static CStr {
+        self.name
+    }
+
+    /// The version of the function to which programs are linked, if glibc also has an older one, which is what
+    /// `dlsym(RTLD_NEXT)` returns before glibc 2.36. The older `realpath` fails if it is to allocate.
+    pub fn version(&self) -> Option<&'static CStr> {
+        let is_realpath = cfg!(target_arch = "x86_64") && self.name == c"realpath";
+        is_realpath.then_some(c"GLIBC_2.3")
+    }
+
     /// Looks the function up. A library calls [`Next::get`] for all its functions when it is loaded, but
     /// libraries that are initialised earlier may call before that.
     #[cold]
     fn find(&self) -> *mut c_void {
-        // SAFETY: the address is that of this thread's errno, and the name is a string.
+        let name = self.name.as_ptr();
+        // SAFETY: the address is that of this thread's errno, and the name and the version are strings.
         let found = unsafe {
             let errno = libc::__errno_location();
             let before = *errno;
-            let found = libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr());
+            let found = match self.version() {
+                // A library without versions, such as a sanitizer's, has every version.
+                #[cfg(target_env = "gnu")]
+                Some(version) => libc::dlvsym(libc::RTLD_NEXT, name, version.as_ptr()),
+                _ => libc::dlsym(libc::RTLD_NEXT, name),
+            };
             *errno = before;
             found
         };

@@ -22,6 +22,7 @@ mod output;
 mod random;
 mod report;
 mod signals;
+mod version;
 pub mod veth;
 
 pub use compile::compile;
@@ -36,6 +37,7 @@ pub use output::{check_full_and_closed_output, check_full_stderr};
 pub use random::{Dice, each_seed, number, seed, seeds};
 pub use report::report;
 pub use signals::heed_signals;
+pub use version::check_version;
 
 use std::io::Write;
 

@@ -1,6 +1,6 @@
 //! Podman in namespaces of its own: its storage, networks and containers vanish with them.
 
-use crate::image::Image;
+use crate::image::{self, Image};
 use crate::success;
 use crate::text;
 use roce_tests::programs;
@@ -225,8 +225,26 @@ fn hold_namespaces(folder: &Path) -> Child {
     holder
 }
 
-/// Installs what cargo built with this test, as the package does.
+/// Installs the package of [`image::package`], or what cargo built with this test, as the package does.
 fn install(to: &Path) {
+    if let Some(package) = image::package() {
+        fs::create_dir(to).expect("made");
+        open(to, 0o755);
+        let mut tar = Command::new("tar");
+        tar.args([
+            "--extract",
+            "--no-same-owner",
+            "--strip-components=1",
+            "--file",
+        ]);
+        let unpacked = tar.arg(&package).arg("--directory").arg(to).status();
+        assert!(
+            unpacked.expect("it starts").success(),
+            "{}",
+            package.display()
+        );
+        return;
+    }
     let (bin, lib) = (to.join("bin"), to.join("lib/roce"));
     for folder in [&bin, &lib] {
         fs::create_dir_all(folder).expect("made");

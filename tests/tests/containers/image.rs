@@ -9,11 +9,22 @@ use tempfile::TempDir;
 /// The programs of the image.
 const PACKAGES: &str = "ibverbs-utils,perftest,rdmacm-utils,ucx-utils";
 
+/// Its glibc is older than what cargo builds here needs.
+const OLDEST: &str = "bullseye";
+
+/// The tarball of `cargo xtask dist` that containers get instead of what cargo built with this test.
+pub(crate) fn package() -> Option<PathBuf> {
+    let package = std::env::var_os("ROCE_PACKAGE").filter(|it| !it.is_empty())?;
+    Some(std::path::absolute(package).expect("a path"))
+}
+
 /// The releases of Debian to try.
 pub(crate) fn suites() -> &'static [&'static str] {
-    match std::env::var_os("ROCE_PROGRAMS").is_some_and(|value| value == "all") {
-        true => &["bookworm", "trixie"],
-        false => &["bookworm"],
+    let all = std::env::var_os("ROCE_PROGRAMS").is_some_and(|value| value == "all");
+    match (all, package()) {
+        (true, _) => &["bookworm", "trixie", OLDEST],
+        (false, Some(_)) => &["bookworm", OLDEST],
+        (false, None) => &["bookworm"],
     }
 }
 
@@ -27,6 +38,11 @@ impl Image {
     /// Makes it, which takes a minute or two. Skips the test if this machine can't.
     pub(crate) fn make_or_skip(suite: &str) -> Option<Self> {
         if !testkit::root_or_skip() || !testkit::is_installed_or_skip("debootstrap") {
+            return None;
+        }
+        if suite == OLDEST && package().is_none() {
+            let why = "ROCE_PACKAGE names no tarball of `cargo xtask dist`";
+            testkit::skip("a package for Debian 11", why);
             return None;
         }
         let Ok(mirror) = roce_tests::lab::debian_mirror() else {

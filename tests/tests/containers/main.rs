@@ -2,7 +2,8 @@
 //! `cargo test -p roce-tests --test containers`.
 //!
 //! The image is Debian's base system with rdma-core's programs, perftest and UCX. With `ROCE_PROGRAMS=all`,
-//! there is one of each release of Debian that the project supports.
+//! there is one of each release of Debian that the project supports. `ROCE_PACKAGE=FILE` gives containers that tarball of
+//! `cargo xtask dist` instead of what cargo built, which does not run on Debian 11.
 
 mod engine;
 mod image;

@@ -212,6 +212,7 @@ pub const VARIABLES: &[Variable] = &[
     tests("ROCE_LIBRARY_UNDER_TEST"),
     tests("ROCE_MUTANT"),
     tests("ROCE_PACER_QPS"),
+    tests("ROCE_PACKAGE"),
     tests("ROCE_PERFTEST"),
     tests("ROCE_POWER_CUTS"),
     tests("ROCE_PROGRAMS"),

@@ -1,7 +1,10 @@
+use crate::datapath::DatapathOptions;
 use crate::device::Device;
+use crate::runtime::wait::{PacketFds, poll_packets};
 use crate::runtime::{Observed, Observer};
+use crate::settings::OpenOptions;
 use crate::{ConnectOptions, QpOptions, QueuePair, SendRequest};
-use roce_stack::{Failure, Mismatch};
+use roce_stack::{Failure, Mismatch, Stat};
 use std::net::Ipv4Addr;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -59,4 +62,42 @@ fn the_failures_of_a_turn_are_reported_in_one_call() {
     let later = context.inner.shared.now() + Duration::from_secs(3600);
     engine.progress(later);
     assert_eq!(counted.try_iter().collect::<Vec<_>>(), [QPS]);
+}
+
+/// A port spares system calls after many that found nothing.
+#[test]
+fn a_packet_at_a_silent_port_is_received_before_a_qp_loses_its_state() {
+    let device = Device::with_address(Ipv4Addr::LOCALHOST.into()).expect("loopback");
+    let sockets = OpenOptions::new().datapath(DatapathOptions {
+        sockets_only: true,
+        ..DatapathOptions::default()
+    });
+    let ends = [(); 2].map(|()| {
+        let context = sockets.open(&device).expect("opened");
+        let cq = context.create_cq(4);
+        let pd = context.alloc_pd();
+        let qp = pd.create_qp(&cq, &cq, &QpOptions::default()).expect("a QP");
+        (context, cq, qp)
+    });
+    let [(context, _, qp), (_, _, peer)] = &ends;
+    for (from, to) in [(qp, peer), (peer, qp)] {
+        let to = to.endpoint(0).expect("a GID");
+        let options = ConnectOptions::default();
+        from.connect(0, &to, &options).expect("connected");
+    }
+    // The background thread can't receive the packet meanwhile.
+    let mut engine = context.inner.shared.lock();
+    let now = context.inner.shared.now();
+    for _ in 0..1000 {
+        engine.progress(now);
+    }
+    peer.post_send(&SendRequest::send(&[])).expect("room");
+    let (mut fds, _) = PacketFds::of(&engine, now);
+    let arrived = poll_packets(&mut fds.0, Some(Duration::from_secs(60)));
+    assert_eq!(arrived, Ok(true));
+    let received = |engine: &super::Engine| engine.nic.counters()[Stat::RxPackets];
+    engine.progress(now);
+    assert_eq!(received(&engine), 0, "the port is not silent");
+    engine.catch_up(now);
+    assert_eq!(received(&engine), 1);
 }
