@@ -126,6 +126,7 @@
 mod address;
 mod addresses;
 mod cause;
+mod completion_counter;
 mod congestion;
 mod counters;
 mod cq;
@@ -157,6 +158,7 @@ mod wr;
 pub use address::{AddressError, AddressHandle, Destination};
 pub use addresses::Addresses;
 pub use cause::{Cause, FailedRequest, Failure, InjectedFailure};
+pub use completion_counter::{AttachCounterError, CompletionCounter, CountedOps, CounterUnit};
 pub use congestion::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, NotificationPoint, QpCongestion, RateLimit,

@@ -28,10 +28,8 @@ impl Buffer {
         len: usize,
     ) -> Result<(), Errno> {
         let offset = (addr as usize).checked_sub(self.memory.addr());
-        let fits = offset.is_some_and(|offset| {
-            let room = self.len.checked_sub(offset);
-            room.is_some_and(|room| len <= room)
-        });
+        let end = offset.and_then(|offset| offset.checked_add(len));
+        let fits = end.is_some_and(|end| end <= self.len);
         if fits && pd.as_ptr() as usize == self.pd {
             Ok(())
         } else {

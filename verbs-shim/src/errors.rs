@@ -5,7 +5,7 @@ use crate::pointer::Handle;
 use nix::errno::Errno;
 use roce_verbs::QpKind;
 use roce_verbs::cm::{ListenError, PortClaimError};
-use roce_verbs::completion::CqResizeError;
+use roce_verbs::completion::{AttachCounterError, CqResizeError};
 use roce_verbs::datagram::MulticastError;
 use roce_verbs::datapath::PortError;
 use roce_verbs::device::{OpenError, StartError};
@@ -84,6 +84,7 @@ to_errno! {
         Self::WindowsBound => Errno::EBUSY,
         Self::OutOfBounds | Self::Fault => Errno::EFAULT,
     }
+    AttachCounterError { Self::Counted(_) => Errno::EBUSY, }
     BufferRangeError {}
     CmError {
         Self::ServiceInUse { .. } => Errno::EADDRINUSE,

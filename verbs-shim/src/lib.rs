@@ -20,6 +20,7 @@ mod ah;
 mod buffer;
 mod cancel;
 mod channel;
+mod comp_cntr;
 mod context;
 mod convert;
 mod cq;

@@ -10,6 +10,7 @@ pub(crate) const MAX_PDS: usize = 1 << 15;
 pub(crate) const MAX_MRS: usize = 1 << 20;
 pub(crate) const MAX_MWS: usize = 1 << 20;
 pub(crate) const MAX_AHS: usize = 1 << 17;
+pub(crate) const MAX_COMP_CNTRS: usize = 1 << 17;
 
 /// The current numbers of objects.
 #[derive(Debug, Default)]
@@ -19,4 +20,5 @@ pub(crate) struct Counts {
     pub(crate) mrs: Users,
     pub(crate) mws: Users,
     pub(crate) ahs: Users,
+    pub(crate) comp_cntrs: Users,
 }

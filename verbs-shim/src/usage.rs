@@ -35,16 +35,11 @@ impl Users {
     /// # Errors
     /// `EBUSY` if there are any.
     pub(crate) fn check_none(&self) -> Result<(), Errno> {
-        if Arc::strong_count(&self.0) == 1 {
-            Ok(())
-        } else {
-            Err(log::with_reason(
-                Errno::EBUSY,
-                || match Arc::strong_count(&self.0).saturating_sub(1) {
-                    1 => "another object still uses it: destroy that one first".to_owned(),
-                    users => format!("{users} objects still use it: destroy those first"),
-                },
-            ))
+        let busy = |reason| Err(log::with_reason(Errno::EBUSY, || reason));
+        match Arc::strong_count(&self.0) - 1 {
+            0 => Ok(()),
+            1 => busy("another object still uses it: destroy that one first".to_owned()),
+            users => busy(format!("{users} objects still use it: destroy those first")),
         }
     }
 }

@@ -49,7 +49,7 @@
 //! | [`memory`] | protection domains, memory regions and windows |
 //! | [`qp`] | queue pairs, shared receive queues, XRC domains |
 //! | [`work`] | work requests: what is posted to queues |
-//! | [`completion`] | completion queues and channels |
+//! | [`completion`] | completion queues, channels and counters |
 //! | [`datagram`] | address handles, destinations and datagram headers |
 //! | [`cm`] | connections by address and port |
 //! | [`rdma_cm`] | connections in the steps of librdmacm |

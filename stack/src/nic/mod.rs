@@ -25,6 +25,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 mod cache_prefetch;
+mod completion_counter;
 mod congestion;
 mod create;
 mod fragmentation;

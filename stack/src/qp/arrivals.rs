@@ -45,7 +45,8 @@ pub(crate) fn complete(
         invalidated_rkey: arrival.invalidated,
         source: arrival.source,
     };
-    cx.complete(rq.cq(core), completion, arrival.solicited, rq.entry_guard())?;
+    let (cq, entry) = (rq.cq(core), rq.entry_guard());
+    cx.complete(core, cq, completion, arrival.solicited, entry)?;
     Ok(true)
 }
 

@@ -1,6 +1,6 @@
 //! Completions on their way to a CQ.
 
-use super::{Cx, QpFailure};
+use super::{Core, Cx, QpFailure};
 use crate::cause::Cause;
 use crate::cq::{CompletionQueue, Pushed};
 use crate::event::Event;
@@ -14,6 +14,7 @@ impl Cx<'_> {
     /// Delivers a completion.
     pub(super) fn complete(
         &mut self,
+        core: &Core,
         cq: &Arc<CompletionQueue>,
         completion: Completion,
         solicited: bool,
@@ -21,28 +22,30 @@ impl Cx<'_> {
     ) -> Result<(), QpFailure> {
         if self.observe.intercepts() {
             cold_path();
-            return self.complete_intercepted(Delivery {
-                cq: Arc::clone(cq),
+            let cq = Arc::clone(cq);
+            let delivery = Delivery {
+                cq,
                 completion,
                 solicited,
                 entry,
-            });
+            };
+            return self.complete_intercepted(core, delivery);
         }
-        self.deliver(cq, completion, solicited, entry)
+        self.deliver(core, cq, completion, solicited, entry)
     }
 
     /// Delivers a completion that is intercepted, if it is to be delivered.
     #[cold]
-    fn complete_intercepted(&mut self, delivery: Delivery) -> Result<(), QpFailure> {
+    fn complete_intercepted(&mut self, core: &Core, delivery: Delivery) -> Result<(), QpFailure> {
         let failure = match delivery.is_receive() {
             true => QpFailure::Receive,
             false => QpFailure::Send(WcStatus::WorkRequestFlushed),
         };
         match self.observe.intercept(delivery) {
-            Intercepted::Deliver(delivery) => self.deliver_now(delivery),
+            Intercepted::Deliver(delivery) => self.deliver_now(core, delivery),
             Intercepted::Keep => Ok(()),
             Intercepted::Fail(.., delivery) => {
-                delivery.map_or(Ok(()), |delivery| self.deliver_now(delivery))?;
+                delivery.map_or(Ok(()), |delivery| self.deliver_now(core, delivery))?;
                 Err(failure)
             }
             Intercepted::Overrun(Delivery { cq, .. }) => {
@@ -55,24 +58,28 @@ impl Cx<'_> {
     }
 
     /// Delivers a completion that was kept.
-    pub(crate) fn deliver_now(&mut self, delivery: Delivery) -> Result<(), QpFailure> {
+    pub(crate) fn deliver_now(&mut self, core: &Core, delivery: Delivery) -> Result<(), QpFailure> {
         let Delivery {
             cq,
             completion,
             solicited,
             entry,
         } = delivery;
-        self.deliver(&cq, completion, solicited, entry)
+        self.deliver(core, &cq, completion, solicited, entry)
     }
 
     #[inline]
     fn deliver(
         &mut self,
+        core: &Core,
         cq: &CompletionQueue,
         completion: Completion,
         solicited: bool,
         entry: Option<EntryGuard>,
     ) -> Result<(), QpFailure> {
+        // First, so that a program that has polled the completion finds it counted.
+        let (opcode, status) = (completion.opcode, completion.status);
+        core.counters.count(opcode, status, completion.byte_len);
         match cq.push(completion, self.now, solicited, entry) {
             Pushed::Quiet => Ok(()),
             Pushed::Notify => {

@@ -120,7 +120,7 @@ impl Qp {
 
     /// Delivers a completion that was late.
     pub(crate) fn deliver_late(&mut self, cx: &mut Cx<'_>, delivery: Delivery) {
-        if let Err(overrun) = cx.deliver_now(delivery) {
+        if let Err(overrun) = cx.deliver_now(&self.core, delivery) {
             self.fail(cx, Some(overrun));
         }
     }
@@ -168,6 +168,6 @@ impl Qp {
             }
             _ => (&self.core.send_cq, Some(self.service.send_guard())),
         };
-        cx.complete(cq, completion, false, entry)
+        cx.complete(&self.core, cq, completion, false, entry)
     }
 }

@@ -38,6 +38,9 @@ pub(crate) use receives::Receives;
 use requester::Requester;
 use responder::Responder;
 
+use crate::completion_counter::{
+    AttachCounterError, AttachedCounters, CompletionCounter, CountedOps,
+};
 use crate::congestion::limiter::Limiter;
 use crate::congestion::notification::Notifier;
 use crate::cq::CompletionQueue;
@@ -111,6 +114,7 @@ pub(crate) struct Core {
     pub(crate) send_cq: Arc<CompletionQueue>,
     pub(crate) recv_cq: Arc<CompletionQueue>,
     pub(crate) signal_all: bool,
+    pub(crate) counters: AttachedCounters,
     /// The UDP source port of the peer's last packet in order, to either half, that came from
     /// another port than the one before; `None` if there was none.
     pub(crate) peer_port: Cell<Option<u16>>,
@@ -130,6 +134,7 @@ impl Qp {
                 send_cq: init.send_cq,
                 recv_cq: init.recv_cq,
                 signal_all: init.signal_all,
+                counters: AttachedCounters::default(),
                 peer_port: Cell::new(None),
             },
             established: false,
@@ -169,6 +174,18 @@ impl Qp {
     /// The XRC domain whose SRQs requests may name; `None` if the QP is not an XRC target.
     pub(crate) fn domain(&self) -> Option<XrcdId> {
         self.service.receives().domain()
+    }
+
+    /// Lets `counter` count these operations, until the QP is destroyed.
+    pub(crate) fn attach_counter(
+        &mut self,
+        counter: &Arc<CompletionCounter>,
+        ops: CountedOps,
+    ) -> Result<(), AttachCounterError> {
+        match self.core.state {
+            QpState::Reset | QpState::Init => self.core.counters.attach(counter, ops),
+            state => Err(AttachCounterError::WrongState { state }),
+        }
     }
 
     /// Changes attributes and state (IBTA 1.7, 11.2.5.2).

@@ -74,21 +74,24 @@ impl Posted {
         status: WcStatus,
         queue: &WorkQueue<T>,
     ) -> Result<(), QpFailure> {
+        let opcode = self.op.completion_opcode();
         // rule: 10.8.5-unsignaled
         if status == WcStatus::Success && !self.flags.contains(SendFlags::SIGNALED) {
+            core.counters.count(opcode, status, self.len);
             return Ok(());
         }
         let completion = Completion {
             wr_id: self.wr_id,
             status,
-            opcode: self.op.completion_opcode(),
+            opcode,
             byte_len: self.len,
             qpn: core.qpn,
             imm: None,
             invalidated_rkey: None,
             source: None,
         };
-        cx.complete(&core.send_cq, completion, false, Some(queue.entry_guard()))
+        let (cq, entry) = (&core.send_cq, queue.entry_guard());
+        cx.complete(core, cq, completion, false, Some(entry))
     }
 }
 

@@ -5,6 +5,7 @@
 mod acks;
 mod answers;
 mod causes;
+mod completion_counters;
 mod congestion;
 mod cq;
 mod credits;

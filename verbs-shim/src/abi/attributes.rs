@@ -289,6 +289,23 @@ c_structs! {
         buf: Handle<IbvBuf>,
     }
 
+    "ibv_comp_cntr_caps" => IbvCompCntrCaps {
+        max_value: u64,
+        max_counters: u32,
+        supported_qp_attach_ops: u32,
+    }
+
+    "ibv_comp_cntr_init_attr" => IbvCompCntrInitAttr {
+        comp_mask: u32,
+        kind as "type": u32,
+        flags: u32,
+    }
+
+    "ibv_qp_attach_comp_cntr_attr" => IbvQpAttachCompCntrAttr {
+        comp_mask: u32,
+        op_mask: u32,
+    }
+
     "ibv_ece" => IbvEce {
         vendor_id: u32,
         options: u32,

@@ -2,6 +2,7 @@
 
 use super::layout::c_constants;
 use super::{Constant, Since};
+use roce_verbs::completion::CountedOps;
 
 c_constants! { V44:
     NODE_CA = 1,
@@ -199,6 +200,14 @@ c_constants! { V65:
     PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC = 4,
     ODP_SUPPORT_FLUSH = 64,
     ODP_SUPPORT_ATOMIC_WRITE = 128,
+    COMP_CNTR_TYPE_WRS = 0,
+    COMP_CNTR_TYPE_BYTES = 1,
+    QP_ATTACH_COMP_CNTR_OP_SEND = CountedOps::SEND.bits(),
+    QP_ATTACH_COMP_CNTR_OP_RECV = CountedOps::RECV.bits(),
+    QP_ATTACH_COMP_CNTR_OP_RDMA_READ = CountedOps::READ.bits(),
+    QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ = 8,
+    QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE = CountedOps::WRITE.bits(),
+    QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE = 32,
 }
 
 /// The constants that one release introduced.

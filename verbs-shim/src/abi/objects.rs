@@ -52,6 +52,11 @@ c_structs! {
         handle: u32,
     }
 
+    "ibv_comp_cntr" => IbvCompCntr {
+        context: Handle<IbvContext>,
+        handle: u32,
+    }
+
     "ibv_comp_channel" => IbvCompChannel {
         context: Handle<IbvContext>,
         fd: c_int,

@@ -15,7 +15,13 @@ const NEW_FIELDS: [(&str, &str); 2] = [
 ];
 
 /// Items that headers older than rdma-core 65 lack.
-const NEW_STRUCTURES: [&str; 1] = ["ibv_mr_init_attr"];
+const NEW_STRUCTURES: [&str; 5] = [
+    "ibv_comp_cntr",
+    "ibv_comp_cntr_caps",
+    "ibv_comp_cntr_init_attr",
+    "ibv_mr_init_attr",
+    "ibv_qp_attach_comp_cntr_attr",
+];
 
 /// The structure that new releases extend at its front. Programs locate its fields by their
 /// distance from its end.

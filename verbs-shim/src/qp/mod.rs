@@ -27,7 +27,7 @@ pub(crate) struct Qp {
     signal_all: bool,
     /// The attributes as the program set them.
     attr: Mutex<IbvQpAttr>,
-    state: Arc<State>,
+    pub(crate) state: Arc<State>,
     /// Events that the program has not acknowledged yet.
     pub(crate) unacknowledged: Arc<Unacknowledged>,
     /// Whether the program may post with `ibv_wr_*`, and the requests it builds.

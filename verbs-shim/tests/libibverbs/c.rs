@@ -24,6 +24,11 @@ fn memory_and_objects_are_shared() {
     succeeds("shared.c");
 }
 
+#[test]
+fn completion_counters_count_what_completes() {
+    succeeds("counters.c");
+}
+
 /// Such an access had ended the process, by SIGSEGV.
 #[test]
 fn memory_that_is_unmapped_or_protected_fails_the_request() {

@@ -1,6 +1,7 @@
 //! Queue pairs, shared receive queues and XRC domains.
 
 mod connect;
+mod counting;
 pub(crate) mod datagram;
 mod endpoint;
 mod fixed;

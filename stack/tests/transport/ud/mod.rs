@@ -23,7 +23,7 @@ fn setup() -> Setup {
 }
 
 /// The destination for `node` of the QP `qpn` at `dst`.
-fn destination(node: &Node, dst: IpAddr, qpn: Qpn, qkey: QKey) -> Destination {
+pub(crate) fn destination(node: &Node, dst: IpAddr, qpn: Qpn, qkey: QKey) -> Destination {
     let path = TxMeta {
         src: node.address,
         dst,
