@@ -17,9 +17,17 @@ const PREPARE: &str = "
 
 /// Waits until iscsid listens, finds the target, and sets its parameters: $3 seconds until
 /// requests fail while there is no connection, and a ping each second, answered within two.
+///
+/// Discovery is tried five times. `tgtd` sends a NOP-In in a discovery session that lasts long, as on a busy
+/// machine, and `ib_iser` posts no receive for it, as it does in normal sessions. When the RNR retries that
+/// `ib_iser` allows are used up, the connection is gone.
 const DISCOVER: &str = "
     until grep -q ISCSIADM /proc/net/unix; do sleep 0.02; done
-    iscsiadm -m discoverydb -t sendtargets -p $1 -I iser --discover
+    tries=5
+    until iscsiadm -m discoverydb -t sendtargets -p $1 -I iser --discover; do
+        tries=$((tries - 1))
+        test $tries -gt 0
+    done
     set -- $2 node.session.timeo.replacement_timeout=$3 \\
         node.conn[0].timeo.noop_out_interval=1 node.conn[0].timeo.noop_out_timeout=2 \\
         node.conn[0].timeo.logout_timeout=2
