@@ -1,5 +1,5 @@
-//! Completion counters: numbers of the work requests of QPs that have completed. A program that counts
-//! its requests or those of its peers needs no entry of a CQ for each.
+//! Completion counters: numbers of the work requests of QPs that have completed, which a program reads
+//! without polling a CQ.
 
 use crate::kind::QpState;
 use crate::wr::{WcOpcode, WcStatus};

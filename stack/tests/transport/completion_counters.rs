@@ -145,7 +145,7 @@ fn refused_and_flushed_requests_are_failures() {
         pair.post_with(A, 1, write, &[local.sge(0, 8)], flags);
         pair.post_with(A, 2, SendOp::Send, &[local.sge(0, 8)], flags);
         pair.run();
-        // Posted in ERR, both complete at once.
+        // Posted in ERR, both are flushed.
         pair.post_with(A, 3, SendOp::Send, &[local.sge(0, 8)], flags);
         pair.post_recv(A, 4, &[local.sge(0, 8)]);
         assert_eq!(failed(&here), [2, 1, 0, 1]);
