@@ -11,8 +11,8 @@
 //!   Unix-domain sockets; the parent relays between them and the rsockets. The child takes over the
 //!   RDMA listener unless the parent accepts connections itself.
 //! - `ROCE_SOCKETS` holds settings: see `settings.rs`.
-//! - Not covered: static programs, programs that make system calls directly (Go), `io_uring`, and
-//!   streams of the C library (`fdopen`).
+//! - Not covered: static programs, programs that make system calls directly (Go; a warning says so),
+//!   `io_uring`, and streams of the C library (`fdopen`).
 
 // The print macros panic if the output can't be written.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -39,6 +39,7 @@ mod exit;
 #[cfg(not(test))]
 mod exports;
 mod fork;
+mod go;
 mod hidden;
 mod inside;
 mod interest;

@@ -1,6 +1,6 @@
 //! Initialises the library when it is loaded, before `main`.
 
-use crate::{errno, exit, fork, real, say, settings};
+use crate::{errno, exit, fork, go, real, say, settings};
 use std::ffi::{c_char, c_int};
 
 extern "C" fn initialise(_: c_int, _: *const *const c_char, _: *const *const c_char) {
@@ -15,6 +15,11 @@ extern "C" fn initialise(_: c_int, _: *const *const c_char, _: *const *const c_c
         if !settings::get().is_off {
             fork::register();
             exit::register();
+            if go::is_program() {
+                say::once(
+                    "this is a Go program: Go's network package makes system calls itself, so its sockets use TCP",
+                );
+            }
         }
         Ok(())
     });

@@ -308,6 +308,20 @@ fn the_log_has_both_ends_of_connections() {
     );
 }
 
+/// It would use TCP without a word.
+#[test]
+fn a_go_program_is_told_that_its_sockets_use_tcp() {
+    let said = Run::new().case("go", "");
+    assert_eq!(
+        said,
+        "roce sockets: this is a Go program: Go's network package makes system calls itself, so its sockets use TCP\n"
+    );
+    for settings in ["off", "loopback,quiet"] {
+        let run = Run::new().with("ROCE_SOCKETS", settings);
+        assert_eq!(run.case("go", ""), "", "{settings}");
+    }
+}
+
 #[test]
 fn a_word_that_means_nothing_is_reported() {
     let run = Run::new().with("ROCE_SOCKETS", "loopback,olny");

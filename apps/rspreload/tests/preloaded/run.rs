@@ -38,7 +38,7 @@ fn folder() -> &'static Path {
         let folder = tempfile::tempdir().expect("a folder");
         let library = folder.path().join("librdmacm.so.1");
         compile("double.c", &library, &["-shared", "-fPIC", "-lpthread"]);
-        for program in ["bytes", "connects", "forks", "numbers", "waits"] {
+        for program in ["bytes", "connects", "forks", "go", "numbers", "waits"] {
             let to = folder.path().join(program);
             compile(&format!("{program}.c"), &to, &["-lpthread"]);
         }
