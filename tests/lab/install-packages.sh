@@ -31,7 +31,7 @@ if ! test -e "$policy"; then
     trap 'rm -f "$policy"' EXIT
 fi
 apt-get install --yes --no-install-recommends \
-    curl nginx-light openssh-client openssh-server redis-server redis-tools wrk
+    curl memcached nginx-light openssh-client openssh-server openssl redis-server redis-tools wrk
 # The guest's host of NVMe, its iSCSI initiator, and file systems on their disks. Here, their
 # services find no targets to connect to, and do nothing.
 apt-get install --yes --no-install-recommends e2fsprogs nvme-cli open-iscsi

@@ -38,6 +38,7 @@ pub struct Scene {
     environment: Vec<(&'static str, OsString)>,
     seconds: u32,
     moves_data: bool,
+    sockets: &'static str,
 }
 
 /// The result of a script.
@@ -61,6 +62,7 @@ impl Scene {
             environment: Vec::new(),
             seconds: 100,
             moves_data: true,
+            sockets: "",
         }
     }
 
@@ -79,6 +81,12 @@ impl Scene {
     /// Expects that this stack moves no data, and that `roce run --require-traffic` reports it.
     pub fn without_traffic(mut self) -> Self {
         self.moves_data = false;
+        self
+    }
+
+    /// Puts the TCP sockets of its programs on RDMA, those on loopback, too.
+    pub fn with_sockets(mut self) -> Self {
+        self.sockets = "--sockets=loopback";
         self
     }
 
@@ -121,6 +129,7 @@ impl Scene {
             .env("CONFINE", way.confine(folder.path()))
             .env("SECONDS_AT_MOST", self.seconds.to_string())
             .env("SCRIPT", script)
+            .env("SOCKETS", self.sockets)
             .envs(self.environment)
             .stdin(Stdio::null())
             .output()

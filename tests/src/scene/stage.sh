@@ -22,8 +22,8 @@ table inet seen {
 }
 RULES
 set +e
-# shellcheck disable=SC2086 # DROP and CONFINE are commands and their arguments.
-$DROP $CONFINE "$ROCE" run -v --summary --require-traffic --library "$LIBRARY" -- \
+# shellcheck disable=SC2086 # DROP and CONFINE are commands and their arguments, SOCKETS is an option or nothing.
+$DROP $CONFINE "$ROCE" run -v --summary --require-traffic $SOCKETS --library "$LIBRARY" -- \
     timeout --kill-after=1 "$SECONDS_AT_MOST" bash -c "$SCRIPT"
 status=$?
 nft list counter inet seen roce | sed -n 's/.* bytes \([0-9]*\).*/\1/p' >.roce-bytes

@@ -18,6 +18,7 @@ mod page;
 mod qemu;
 mod qperf;
 mod rsockets;
+mod tcp;
 mod ucx;
 mod valkey;
 mod ways;

@@ -18,9 +18,10 @@ const PREPARE: &str = "
 /// Waits until iscsid listens, finds the target, and sets its parameters: $3 seconds until
 /// requests fail while there is no connection, and a ping each second, answered within two.
 ///
-/// Discovery is tried five times. `tgtd` sends a NOP-In in a discovery session that lasts long, as on a busy
-/// machine, and `ib_iser` posts no receive for it, as it does in normal sessions. When the RNR retries that
-/// `ib_iser` allows are used up, the connection is gone.
+/// Discovery is tried five times. On a busy machine, `iscsiadm` overlooks an answer that arrives before the kernel
+/// has told it that the request is sent, and waits. Meanwhile, `tgtd` sends its NOP-In of every five seconds,
+/// for which `ib_iser` has posted no receive: in a discovery session it posts one for each request. When the RNR
+/// retries are used up, the connection ends.
 const DISCOVER: &str = "
     until grep -q ISCSIADM /proc/net/unix; do sleep 0.02; done
     tries=5

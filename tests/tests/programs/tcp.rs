@@ -1,0 +1,52 @@
+//! Programs that know nothing of RDMA, whose TCP sockets `roce run --sockets` puts on it.
+
+use crate::all_or_left_out;
+use roce_tests::scene::Scene;
+
+#[test]
+fn memcached_keeps_values() {
+    let scene = Scene::of(include_str!("scripts/memcached.sh"))
+        .with("CLIENT", include_str!("scripts/memcached.py"));
+    if let Some(played) = scene.with_sockets().play_or_skip(&["memcached", "python3"]) {
+        played.says("28 values are the same").moved(8_000_000);
+    }
+}
+
+#[test]
+fn nginx_serves_curl_over_tls() {
+    let scene = Scene::of(include_str!("scripts/https.sh")).with_sockets();
+    if let Some(played) = scene.play_or_skip(&["nginx", "curl", "openssl"]) {
+        played
+            .says("the same by --http1.1")
+            .says("the same by --http2")
+            .moved(10_000_000);
+    }
+}
+
+#[test]
+fn node_serves_itself() {
+    let scene = Scene::of(include_str!("scripts/node.sh"))
+        .with("PROGRAM", include_str!("scripts/node.js"))
+        .with_sockets();
+    if all_or_left_out()
+        && let Some(played) = scene.play_or_skip(&["node"])
+    {
+        played
+            .says("20 of 20 bodies are the same")
+            .moved(10_000_000);
+    }
+}
+
+#[test]
+fn java_serves_itself() {
+    let scene = Scene::of(include_str!("scripts/java.sh"))
+        .with("PROGRAM", include_str!("scripts/Echo.java"))
+        .with_sockets();
+    if all_or_left_out()
+        && let Some(played) = scene.play_or_skip(&["java"])
+    {
+        played
+            .says("20 of 20 bodies are the same")
+            .moved(10_000_000);
+    }
+}
