@@ -83,11 +83,11 @@ impl CompletionCounter {
 }
 
 bitflags! {
-    /// Work requests that a [`CompletionCounter`] counts for a QP, signaled or not. Those of other
+    /// Work requests that a [`CompletionCounter`] counts for a QP, signaled or not. Requests of other
     /// operations, such as atomics, count nowhere.
     ///
-    /// There is none for the READs and WRITEs of the peer. A peer may send one of them as several
-    /// messages, as this stack does, so a QP can't know their number.
+    /// No flag stands for the READs and WRITEs of the peer: the peer may send one of them as several
+    /// messages, as this stack does, so the QP can't know their number.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CountedOps: u32 {
         /// SENDs.

@@ -286,7 +286,7 @@ impl CompletionFaults for LateThenFailed {
     }
 }
 
-/// What a CQ reports and what a counter says agree.
+/// A counter counts the status that the CQ reports.
 #[test]
 fn injected_faults_are_counted_as_they_are_delivered() {
     let mut pair = Pair::unconnected(Setup::default());

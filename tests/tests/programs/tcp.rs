@@ -23,13 +23,11 @@ fn nginx_serves_curl_over_tls() {
     }
 }
 
-#[test]
-fn node_serves_itself() {
-    let scene = Scene::of(include_str!("scripts/node.sh"))
-        .with("PROGRAM", include_str!("scripts/node.js"))
-        .with_sockets();
+/// An HTTP server and its client, both run by `runtime`, exchange 20 bodies of up to 1 MB.
+fn serves_itself(runtime: &str, script: &'static str, program: &str) {
+    let scene = Scene::of(script).with("PROGRAM", program).with_sockets();
     if all_or_left_out()
-        && let Some(played) = scene.play_or_skip(&["node"])
+        && let Some(played) = scene.play_or_skip(&[runtime])
     {
         played
             .says("20 of 20 bodies are the same")
@@ -38,15 +36,13 @@ fn node_serves_itself() {
 }
 
 #[test]
+fn node_serves_itself() {
+    let program = include_str!("scripts/node.js");
+    serves_itself("node", include_str!("scripts/node.sh"), program);
+}
+
+#[test]
 fn java_serves_itself() {
-    let scene = Scene::of(include_str!("scripts/java.sh"))
-        .with("PROGRAM", include_str!("scripts/Echo.java"))
-        .with_sockets();
-    if all_or_left_out()
-        && let Some(played) = scene.play_or_skip(&["java"])
-    {
-        played
-            .says("20 of 20 bodies are the same")
-            .moved(10_000_000);
-    }
+    let program = include_str!("scripts/Echo.java");
+    serves_itself("java", include_str!("scripts/java.sh"), program);
 }

@@ -38,7 +38,7 @@ fn conformance(report: &Report) -> String {
     let mut out = String::from(NOTE);
     out.push_str("# Which rules the stack follows\n\n");
     out.push_str(
-        "The rules are in our own words. Section numbers are those of the InfiniBand Architecture \
+        "The table paraphrases the rules. Section numbers are those of the InfiniBand Architecture \
          Specification, volume 1, release 1.7 (A11, A14, A16, A17 and A19 are its annexes). A \
          section is only as precise as we are sure of. An ID that begins with CA17 has the number of \
          a compliance statement of RoCEv2's annex. Code cites a rule with `// rule: ID`, and \

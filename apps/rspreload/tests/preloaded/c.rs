@@ -308,9 +308,9 @@ fn the_log_has_both_ends_of_connections() {
     );
 }
 
-/// It would use TCP without a word.
+/// Without the line, nobody would notice.
 #[test]
-fn a_go_program_is_told_that_its_sockets_use_tcp() {
+fn a_go_program_says_that_its_sockets_use_tcp() {
     let said = Run::new().case("go", "");
     assert_eq!(
         said,

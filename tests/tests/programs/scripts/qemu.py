@@ -1,8 +1,8 @@
 """Migrates a guest from one QEMU to another over RDMA, and compares their memory.
 
 The guest's processor stands still, and a debugger changes memory while the migration copies it. A running
-processor would change it, too, but QEMU's emulation misses some of its changes on a busy machine: its thread may
-clear a page's mark in the TLB just after the migration has set it.
+processor would change it, too, but on a busy machine QEMU's emulation misses some of its changes: it posts no WRITE
+for their pages, as its trace qemu_rdma_write_one_post shows.
 """
 
 import json

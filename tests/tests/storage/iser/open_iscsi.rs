@@ -19,9 +19,8 @@ const PREPARE: &str = "
 /// requests fail while there is no connection, and a ping each second, answered within two.
 ///
 /// Discovery is tried five times. On a busy machine, `iscsiadm` overlooks an answer that arrives before the kernel
-/// has told it that the request is sent, and waits. Meanwhile, `tgtd` sends its NOP-In of every five seconds,
-/// for which `ib_iser` has posted no receive: in a discovery session it posts one for each request. When the RNR
-/// retries are used up, the connection ends.
+/// confirms the request, and waits. `tgtd` sends a NOP-In every five seconds. `ib_iser` has posted no receive for
+/// it: in a discovery session it posts one for each request. When the RNR retries are used up, the connection ends.
 const DISCOVER: &str = "
     until grep -q ISCSIADM /proc/net/unix; do sleep 0.02; done
     tries=5
