@@ -308,7 +308,7 @@ fn the_log_has_both_ends_of_connections() {
     );
 }
 
-/// Without the line, nobody would notice.
+/// Its connections work all the same, over TCP.
 #[test]
 fn a_go_program_says_that_its_sockets_use_tcp() {
     let said = Run::new().case("go", "");
