@@ -218,7 +218,8 @@ fn sent(record: &Record) -> Sent {
 }
 
 /// An end that has its peer's last message, and disconnects, acknowledges the message first. The
-/// peer's request would be flushed otherwise.
+/// peer's request would be flushed otherwise. Each client is a device of its own: its first packet to the
+/// server's waits until that device answers.
 #[test]
 fn an_acknowledgement_leaves_before_the_dreq_of_its_connection() {
     const CONNECTIONS: usize = 20;
@@ -230,7 +231,6 @@ fn an_acknowledgement_leaves_before_the_dreq_of_its_connection() {
         options.open(&device).expect("opened")
     };
     let server = open(&OpenOptions::new());
-    let client = open(&OpenOptions::new().capture(capture.clone()));
     let listener = Listener::bind(&server, (at, 0).into()).expect("a free port");
     let to = (at, listener.port()).into();
     let new_qp = |context: &Context| {
@@ -253,6 +253,7 @@ fn an_acknowledgement_leaves_before_the_dreq_of_its_connection() {
             }
         });
         for _ in 0..CONNECTIONS {
+            let client = open(&OpenOptions::new().capture(capture.clone()));
             let (qp, cq) = new_qp(&client);
             qp.to_init(Access::empty()).expect("INIT");
             let receive = RecvRequest {

@@ -13,6 +13,7 @@ use roce_cm::{
     ServiceId,
 };
 use roce_stack::{MadError, QpAttributes, QpState, ReceivedMad, RoceVersion, TxMeta};
+use roce_wire::cm::{CmMad, CmMessage};
 use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
@@ -302,10 +303,12 @@ impl Core {
             return;
         };
         let mut engine = self.shared.lock();
-        // The message may end a connection, and the peer then flushes what it still has. So the
-        // acknowledgements that the peer waits for leave before it.
-        engine.send(now);
         state.send_messages(first, |meta, mad| {
+            // The peer flushes what is outstanding. So the acknowledgements that it waits for leave before the
+            // message, even those that wait for a device of this host to answer.
+            if ends_connection(mad) {
+                engine.send_all(now);
+            }
             if !is_full(engine.nic.send_mad(meta, mad)) {
                 return true;
             }
@@ -348,6 +351,12 @@ fn close_general_services(engine: &mut Engine) {
 /// Whether QP1 had no room for a message. Without QP1, the message is lost like any other datagram.
 fn is_full(sent: Result<(), MadError>) -> bool {
     matches!(sent, Err(MadError::Full { .. }))
+}
+
+/// Whether a message is a DREQ or a DREP.
+fn ends_connection(mad: &[u8; MAD_LEN]) -> bool {
+    let message = CmMad::parse(mad).map(|mad| mad.message);
+    matches!(message, Ok(CmMessage::Dreq(_) | CmMessage::Drep(_)))
 }
 
 impl State {

@@ -48,8 +48,8 @@ impl Engine {
         !self.has_stopped() && self.nic.wants_to_send() && self.nic.has_in_flight(qpn)
     }
 
-    /// Sends all that is ready, before the process ends.
-    pub(in crate::runtime) fn send_all(&mut self, now: Instant) {
+    /// Sends all that is ready, before the process or a connection ends.
+    pub(crate) fn send_all(&mut self, now: Instant) {
         self.port.note_time(None);
         if self.pacing.has_waiting() || self.nic.wants_to_send() {
             self.send(now);
