@@ -194,6 +194,16 @@ impl Lab {
         shared::get_or_skip()
     }
 
+    /// Calls `test` with a lab as [`get_or_skip`](Self::get_or_skip) returns it. If the test fails and no packets
+    /// pass to the guest any more, calls it once more with a new guest, and reports that: an
+    /// emulated network card has been seen to stop for good.
+    ///
+    /// # Panics
+    /// If `test` panics, and as `get_or_skip` does.
+    pub fn try_with(test: impl Fn(&SharedLab)) {
+        shared::try_with(test);
+    }
+
     /// A lab for the caller alone, or `None` under the conditions of
     /// [`get_or_skip`](Self::get_or_skip).
     ///
@@ -284,6 +294,11 @@ impl Lab {
     /// The MTU in bytes of both ends of the link.
     pub fn mtu(&self) -> u32 {
         self.mtu.load(Ordering::Relaxed)
+    }
+
+    /// Whether packets pass to the guest and back.
+    pub fn link_is_alive(&self) -> bool {
+        network::is_alive(&self.namespace)
     }
 
     /// Starts capturing on both sides of the link; returns when both capture.
@@ -378,7 +393,10 @@ impl Lab {
         if self.mtu() != LabConfig::default().mtu {
             self.set_mtu(LabConfig::default().mtu)?;
         }
-        Ok(())
+        match self.link_is_alive() {
+            true => Ok(()),
+            false => Err(LabError::new("no packets pass to the guest and back")),
+        }
     }
 
     /// Waits until rxe0, if the guest has it, is active and has both of its GIDs.

@@ -1,6 +1,8 @@
 //! The link between the namespace and the guest: names, addresses, MTU.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use super::LabError;
 use super::namespace::Namespace;
@@ -66,6 +68,23 @@ pub(super) const SECOND: Place = Place {
 pub(super) const MAX_MTU: u32 = 9000;
 /// The smallest MTU, which IPv6 requires.
 const MIN_MTU: u32 = 1280;
+
+/// A TCP port at which nothing in the guest listens.
+const SILENT_PORT: u16 = 9;
+/// The number of attempts to reach the guest, and the time that each may take.
+const PROBES: (u32, Duration) = (3, Duration::from_secs(3));
+
+/// Whether packets pass to the guest and back: it refuses a connection.
+pub(super) fn is_alive(namespace: &Namespace) -> bool {
+    let guest = SocketAddr::from((GUEST_IP4, SILENT_PORT));
+    let (attempts, patience) = PROBES;
+    namespace.enter(|| {
+        (0..attempts).any(|_| {
+            TcpStream::connect_timeout(&guest, patience)
+                .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        })
+    })
+}
 
 pub(super) fn check_mtu(mtu: u32) -> Result<(), LabError> {
     if (MIN_MTU..=MAX_MTU).contains(&mtu) {

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::mem;
 use std::num::NonZero;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -101,12 +102,16 @@ impl Deref for SharedLab {
 
 impl Drop for SharedLab {
     fn drop(&mut self) {
-        let well = self.check_kernel();
+        let Some(lab) = &self.lab else { return };
+        let well = lab.check_kernel();
         if thread::panicking() {
             if let Err(error) = well {
                 eprintln!("lab: {error}");
             }
-            eprintln!("lab: the guest's console:\n{}", self.console());
+            if !lab.link_is_alive() {
+                eprintln!("lab: no packets pass to the guest and back");
+            }
+            eprintln!("lab: the guest's console:\n{}", lab.console());
         } else if let Err(error) = well {
             // The next test gets a new guest.
             self.lab = None;
@@ -136,6 +141,26 @@ pub(super) fn get_or_skip() -> Option<SharedLab> {
         lab: Some(lab),
         _turn: turn,
     })
+}
+
+pub(super) fn try_with(test: impl Fn(&SharedLab)) {
+    let Some(mut lab) = get_or_skip() else { return };
+    let Err(panicked) = catch_unwind(AssertUnwindSafe(|| test(&lab))) else {
+        return;
+    };
+    if lab.link_is_alive() {
+        resume_unwind(panicked);
+    }
+    say(
+        "lab: a test failed, and no packets pass to the guest and back; once more, with a new guest",
+    );
+    eprintln!("lab: the guest's console:\n{}", lab.console());
+    // A guest whose network card has stopped is of no use.
+    lab.lab = None;
+    drop(lab);
+    if let Some(lab) = get_or_skip() {
+        test(&lab);
+    }
 }
 
 /// Boots a lab. If this machine can't, reports that once, and does not try again.

@@ -18,11 +18,11 @@ const CAPTURED_ROUNDS: usize = 2;
 /// more than short ones.
 const UNRELIABLE_ROUNDS: usize = 100;
 
-/// The lab, if it and the pingpongs can be had.
-fn lab() -> Option<SharedLab> {
-    is_installed_or_skip("ibv_rc_pingpong")
-        .then(Lab::get_or_skip)
-        .flatten()
+/// Calls `test` with a lab, if it and the pingpongs can be had.
+fn with_lab(test: impl Fn(&SharedLab)) {
+    if is_installed_or_skip("ibv_rc_pingpong") {
+        Lab::try_with(test);
+    }
 }
 
 /// Runs a pingpong with these arguments in both roles, with messages of `size` bytes.
@@ -50,17 +50,18 @@ fn play(lab: &Lab, program_and_options: &str, size: usize, rounds: usize) {
 
 /// Each size in both roles: all rounds, then a few that are captured at both ends.
 fn play_all(link_mtu: u32, path_mtu: usize, gid: GidIndex) {
-    let Some(lab) = lab() else {
-        return;
-    };
+    with_lab(|lab| play_all_in(lab, link_mtu, path_mtu, gid));
+}
+
+fn play_all_in(lab: &Lab, link_mtu: u32, path_mtu: usize, gid: GidIndex) {
     lab.set_mtu(link_mtu).expect("an MTU");
     let program = format!("ibv_rc_pingpong -g {} -m {path_mtu}", gid as u8);
     for (size, rounds) in SIZES {
-        play(&lab, &program, size, rounds);
+        play(lab, &program, size, rounds);
     }
     let capture = lab.capture_start().expect("captures");
     for (size, _) in SIZES {
-        play(&lab, &program, size, CAPTURED_ROUNDS);
+        play(lab, &program, size, CAPTURED_ROUNDS);
     }
     let files = capture.stop().expect("captured");
     // The minimum: the packets of each message, and an acknowledgement.
@@ -103,9 +104,10 @@ fn link_local_at_link_mtu_9000() {
 /// with UC one of several packets. The decoding of the packets is compared with tshark.
 #[test]
 fn unreliable_services_at_link_mtu_1500() {
-    let Some(lab) = lab() else {
-        return;
-    };
+    with_lab(|lab| play_unreliable(lab));
+}
+
+fn play_unreliable(lab: &Lab) {
     lab.set_mtu(1500).expect("an MTU");
     let capture = lab.capture_start().expect("captures");
     for (program, sizes) in [
@@ -113,7 +115,7 @@ fn unreliable_services_at_link_mtu_1500() {
         ("ibv_ud_pingpong -g 1", [1, 1024]),
     ] {
         for size in sizes {
-            play(&lab, program, size, UNRELIABLE_ROUNDS);
+            play(lab, program, size, UNRELIABLE_ROUNDS);
         }
     }
     let files = capture.stop().expect("captured");

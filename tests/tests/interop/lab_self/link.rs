@@ -1,6 +1,8 @@
 //! The guest, its link, and captures of it.
 
+use std::cell::Cell;
 use std::net::UdpSocket;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use roce_tests::lab::{
     GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, HOST_INTERFACE, HOST_IP4, HOST_LL6, Lab,
@@ -158,4 +160,44 @@ fn unfragmented_socket() -> UdpSocket {
     let never = libc::IP_PMTUDISC_DO;
     set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, never);
     socket
+}
+
+/// A test that fails without a link gets a second attempt with a new guest, and one that fails with a
+/// link does not. The guest without a link is not used again.
+#[test]
+fn a_guest_without_a_link_is_replaced() {
+    let attempts = Cell::new(0);
+    Lab::try_with(|lab| {
+        attempts.set(attempts.get() + 1);
+        if attempts.get() == 1 {
+            assert!(lab.link_is_alive());
+            unplug(lab);
+        }
+        assert!(lab.link_is_alive(), "the first attempt fails");
+    });
+    if attempts.get() == 0 {
+        return;
+    }
+    assert_eq!(attempts.get(), 2);
+
+    let attempts = Cell::new(0);
+    let failed = catch_unwind(AssertUnwindSafe(|| {
+        Lab::try_with(|_| {
+            attempts.set(attempts.get() + 1);
+            panic!("a failure with a link");
+        });
+    }));
+    assert!(failed.is_err());
+    assert_eq!(attempts.get(), 1);
+
+    let lab = Lab::get_or_skip().expect("as before");
+    unplug(&lab);
+    drop(lab);
+    assert!(Lab::get_or_skip().expect("as before").link_is_alive());
+}
+
+/// Pulls the guest's end of the cable.
+fn unplug(lab: &Lab) {
+    let down = lab.guest(["ip", "link", "set", GUEST_INTERFACE, "down"]);
+    down.output(TIMEOUT).unwrap().success().unwrap();
 }

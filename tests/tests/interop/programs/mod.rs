@@ -39,19 +39,19 @@ fn perftest_in_both_roles() {
 
 /// Runs the selected combinations of a family of programs, of which `program` is one.
 fn in_both_roles(family: &str, program: &str) {
-    if !is_installed_or_skip(program) {
-        return;
+    if is_installed_or_skip(program) {
+        Lab::try_with(|lab| in_both_roles_with(lab, family));
     }
-    let Some(lab) = Lab::get_or_skip() else {
-        return;
-    };
+}
+
+fn in_both_roles_with(lab: &Lab, family: &str) {
     let library = programs::library();
     let chosen = Chosen::from_environment();
     let mut found = String::new();
     let mut failures = Vec::new();
     for combination in chosen.of(family) {
         let run = Run {
-            lab: &lab,
+            lab,
             library: library.path(),
             combination: &combination,
         };
@@ -62,7 +62,7 @@ fn in_both_roles(family: &str, program: &str) {
                 failures.push(format!("{combination}: the list does not say so"));
             }
             found += &line(&combination, &alone);
-            keep(&lab, family, &found);
+            keep(lab, family, &found);
             match (alone, &chosen) {
                 (Ok(_), _) => {}
                 (Err(_), Chosen::Tried(_)) => continue,

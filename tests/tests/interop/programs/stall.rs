@@ -16,19 +16,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use roce_tests::decode::decode;
-use roce_tests::lab::{GUEST_RDMA_DEVICE, Lab};
+use roce_tests::lab::{GUEST_INTERFACE, GUEST_RDMA_DEVICE, Lab};
 use serde_json::Value;
 
 /// The prefix of the line with the guest's queue pairs.
 const QPS: &str = "queue pairs: ";
 
-/// The state of the guest, for diagnosis: its QPs, the counters of its device, and where the
-/// processes of `program` wait.
+/// The state of the guest, for diagnosis: its QPs, the counters of its device, whether its network
+/// card moves, and where the processes of `program` wait.
 pub(crate) fn describe(lab: &Lab, program: &str) -> String {
     let look = format!(
         "echo \"{QPS}$(rdma -j resource show qp)\"; \
          cd /sys/class/infiniband/{GUEST_RDMA_DEVICE}/ports/1/hw_counters && grep . *; \
-         ip neigh; for p in $(pidof {program}); do cat /proc/$p/wchan /proc/$p/stack; done"
+         ip neigh; ip -s link show {GUEST_INTERFACE}; tc -s qdisc show dev {GUEST_INTERFACE}; \
+         grep virtio /proc/interrupts; \
+         for p in $(pidof {program}); do cat /proc/$p/wchan /proc/$p/stack; done"
     );
     let said = lab
         .guest(["sh", "-c", &look])
