@@ -20,12 +20,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use ways::{Route, Way};
 
-/// While packets come by lanes and none by the port inside, that port is asked once in this time: an
-/// empty look costs about a microsecond.
-const PORT_INTERVAL: stack::Duration = stack::Duration::from_micros(10);
-/// The same, if that port has received nothing for [`SILENCE`].
-const SILENT_PORT_INTERVAL: stack::Duration = stack::Duration::from_micros(50);
-const SILENCE: stack::Duration = stack::Duration::from_secs(1);
+/// A device with lanes asks the port inside more rarely the longer that port has received nothing, since an
+/// empty look costs about a microsecond: once in this part of its silence, and at least once in
+/// [`LONGEST_INTERVAL`].
+const PART_OF_SILENCE: u32 = 16;
+const LONGEST_INTERVAL: stack::Duration = stack::Duration::from_micros(50);
 /// The most turns that take packets from the port inside before those of a new lane.
 const MOST_TURNS: usize = 64;
 /// "Don't fragment", as all packets of RoCE.
@@ -385,10 +384,10 @@ impl Layer for Lanes {
         }
         let more = port.receive(budget.saturating_sub(packets).max(1), sink)?;
         self.ask_port_at = self.now.and_then(|now| match more {
-            0 if now.saturating_duration_since(self.port_received_at) > SILENCE => {
-                Some(now + SILENT_PORT_INTERVAL)
+            0 => {
+                let silence = now.saturating_duration_since(self.port_received_at);
+                Some(now + (silence / PART_OF_SILENCE).min(LONGEST_INTERVAL))
             }
-            0 => Some(now + PORT_INTERVAL),
             _ => {
                 self.port_received_at = now;
                 None

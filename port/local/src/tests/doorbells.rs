@@ -9,8 +9,9 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::socket::{
     AddressFamily, Shutdown, SockFlag, SockType, UnixAddr, bind, connect, shutdown, socket,
 };
-use roce_port::memory::{MemoryIp, MemoryPort};
-use roce_port::{Layer as _, Offers as _};
+use roce_port::memory::{Frame, MemoryIp, MemoryPort};
+use roce_port::{Layer as _, Offers as _, Port as _};
+use roce_stack::{Instant, IpCovered, RxMeta};
 use std::any::Any;
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -56,6 +57,24 @@ impl Device {
             .lanes
             .receive(&mut self.port, 64, &mut |_: &_, _: &[u8]| {});
         received.expect("the port is there")
+    }
+
+    /// Looks for packets at a point in time. Returns how many there were.
+    fn receive_at(&mut self, now: Instant) -> usize {
+        self.lanes.note_time(&mut self.port, Some(now));
+        self.receive()
+    }
+
+    /// A packet arrives at the port inside.
+    fn arrive(&mut self) {
+        let meta = RxMeta {
+            src: SOURCE,
+            dst: HERE,
+            src_port: 0xc000,
+            traffic_class: 0,
+            ip: IpCovered::V4Hidden,
+        };
+        self.port.arrived.push_back(Frame::new(meta, vec![0; 100]));
     }
 
     /// Whether the device would not sleep now.
@@ -130,6 +149,41 @@ fn a_new_lane_wakes_up_a_thread_that_sleeps_already() {
         .map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN))
         .collect();
     assert!(poll(&mut polled, PollTimeout::ZERO).expect("polled") > 0);
+}
+
+/// A device that has lanes answers peers on other hosts as quickly as one without: a packet that comes by the
+/// port waits at most a sixteenth of the time since the last one, and at most 50 us.
+#[test]
+fn a_lane_delays_packets_of_the_port_by_a_part_of_its_silence() {
+    let mut device = Device::new();
+    device.port.activate(HERE).expect("an address");
+    let mut process = device.accept();
+    device.receive();
+    let second = 1_000_000_000;
+    let mut time = second;
+    let mut at = |later| {
+        time += later;
+        Instant::from_nanos(time)
+    };
+    device.arrive();
+    assert_eq!(device.receive_at(at(0)), 1);
+    for (silence, longest) in [
+        (100, 6),
+        (16_000, 1000),
+        (800_000, 50_000),
+        (second, 50_000),
+    ] {
+        // A look that finds nothing after this silence.
+        assert_eq!(device.receive_at(at(silence)), 0);
+        device.arrive();
+        process.send();
+        let early = device.receive_at(at(longest - 1));
+        assert_eq!(
+            early, 1,
+            "the lane's packet alone, {silence} ns after the port's"
+        );
+        assert_eq!(device.receive_at(at(1)), 1, "after {silence} ns");
+    }
 }
 
 /// What a process does with its descriptor of a doorbell.
