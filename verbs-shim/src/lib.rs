@@ -18,7 +18,6 @@ pub mod abi;
 
 mod ah;
 mod buffer;
-mod cancel;
 mod channel;
 mod comp_cntr;
 mod context;

@@ -2,6 +2,7 @@
 //!
 //! - [`OwnUser`]: whether a process, a socket or a file belongs to the user of this process.
 //! - [`peer`]: who is at the other end of a Unix socket; [`UnixSockets`]: who owns which name.
+//! - [`cancellation`]: defers `pthread_cancel` while the body of a C function runs.
 //! - [`environment`]: the variables of this project, which a program with more rights than its
 //!   caller ignores.
 //! - [`files`]: files that are written without following another user's links.
@@ -14,6 +15,7 @@
 //! Everything that asks one of these questions asks it here, so that one answer holds everywhere.
 #![warn(missing_docs)]
 
+pub mod cancellation;
 pub mod environment;
 pub mod files;
 mod interfaces;
