@@ -62,6 +62,5 @@ mod strings;
 mod sysfs;
 mod unsupported;
 mod usage;
-mod vendor_part_id;
 mod wait;
 mod xrc;

@@ -4,6 +4,7 @@ mod check;
 mod congestion;
 mod options;
 mod priorities;
+mod vendor_part_id;
 
 pub use crate::datapath::environment::environment_datapath;
 pub use crate::environment::{ReadBy, UnknownVariable, VARIABLES, Variable, unknown_variables};
@@ -13,6 +14,7 @@ pub use check::{
 pub use congestion::environment_congestion;
 pub use options::OpenOptions;
 pub use priorities::{PrioritySettings, PrioritySettingsError, environment_priorities};
+pub use vendor_part_id::environment_vendor_part_id;
 #[cfg(feature = "observe")]
 pub use roce_observe::{capture::environment_capture, watch::environment_metrics};
 pub use roce_stack::{
