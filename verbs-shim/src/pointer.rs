@@ -415,11 +415,7 @@ impl<T> Out<T> {
 
     /// The value, for reading and changing during one call.
     pub(crate) fn get<'a>(self) -> Result<&'a mut T, Errno> {
-        if self.0.is_null() || !self.0.is_aligned() {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: the caller's promise; the caller uses the memory again only after the call.
-        Ok(unsafe { &mut *self.0 })
+        self.slice(1)?.first_mut().ok_or(Errno::EINVAL)
     }
 }
 

@@ -37,7 +37,9 @@ pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
         }),
         ("ROCE_CC", || environment_congestion().map(drop)),
         ("ROCE_QOS", || environment_priorities().map(drop)),
-        ("ROCE_VENDOR_PART_ID", || environment_vendor_part_id().map(drop)),
+        ("ROCE_VENDOR_PART_ID", || {
+            environment_vendor_part_id().map(drop)
+        }),
         ("ROCE_TIE_MEMORY", check_tie_memory),
     ];
     let is_checked = |name: &str| !overridden.contains(&name);

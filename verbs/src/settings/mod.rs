@@ -14,10 +14,10 @@ pub use check::{
 pub use congestion::environment_congestion;
 pub use options::OpenOptions;
 pub use priorities::{PrioritySettings, PrioritySettingsError, environment_priorities};
-pub use vendor_part_id::environment_vendor_part_id;
 #[cfg(feature = "observe")]
 pub use roce_observe::{capture::environment_capture, watch::environment_metrics};
 pub use roce_stack::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, DurationText, NotificationPoint,
 };
+pub use vendor_part_id::environment_vendor_part_id;
