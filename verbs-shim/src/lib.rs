@@ -32,7 +32,6 @@ mod errors;
 mod events;
 mod exit_message;
 mod exports;
-mod fork;
 mod guard;
 mod handlers;
 mod handles;

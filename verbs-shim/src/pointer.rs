@@ -6,9 +6,9 @@
 //! works on x86-64 and aarch64, so reads and writes copy the value at any alignment. Only the
 //! functions that return references fail with `EINVAL` at an address that is not aligned.
 
-use crate::fork;
 use crate::log::with_reason;
 use nix::errno::Errno;
+use roce_trust::fork;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -6,6 +6,7 @@
 //! - [`environment`]: the variables of this project, which a program with more rights than its
 //!   caller ignores.
 //! - [`files`]: files that are written without following another user's links.
+//! - [`fork`]: the process among its parents and children, and values that belong to one process.
 //! - [`interfaces`]: the network interfaces.
 //! - [`netlink`]: what the kernel says of links, addresses, routes and sockets.
 //! - [`Next`]: the functions that a preloaded library replaces.
@@ -18,6 +19,7 @@
 pub mod cancellation;
 pub mod environment;
 pub mod files;
+pub mod fork;
 mod interfaces;
 pub mod netlink;
 mod next;
