@@ -5,13 +5,14 @@ use crate::objects::Registry;
 use crate::prelude::*;
 use crate::state::{Context, State};
 use crate::wait::make_blocking;
-use crate::{cq, dm, domain, fork, import, mr, mw, prefetch, qp, query, srq, xrc};
+use crate::{cq, dm, domain, import, mr, mw, prefetch, qp, query, srq, xrc};
+use roce_trust::fork;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::null;
 
 pub(crate) extern "C" fn open_device(device: Handle<IbvDevice>) -> *mut IbvContext {
     guard::pointer("ibv_open_device", || {
-        fork::register_handler()?;
+        fork::register_handler().or_errno()?;
         roce_verbs::settings::report_environment();
         let name = &device.get()?.name;
         let found = roce_verbs::Device::named(name).or_errno()?;

@@ -1,10 +1,10 @@
 //! A thread that drives the NIC while it waits for a completion event. Like the other waits, it is a
 //! cancellation point, with nothing locked and no value to drop.
 
-use crate::cancel::Deferred;
 use crate::handlers;
 use crate::prelude::*;
 use libc::{nfds_t, pollfd, sigset_t, timespec};
+use roce_trust::cancellation::Deferred;
 use roce_verbs::completion::CqId;
 use roce_verbs::device::{Driving, EventQueue};
 use std::cell::RefCell;

@@ -3,10 +3,7 @@
 use crate::objects::Registry;
 use crate::prelude::*;
 use crate::wait::{self, Found, blocks};
-use roce_verbs::Qpn;
-use roce_verbs::completion::CqId;
 use roce_verbs::device::Event;
-use roce_verbs::qp::Srqn;
 use std::os::fd::AsFd;
 
 /// For a call that waits until a descriptor is readable.
@@ -34,57 +31,39 @@ pub(crate) extern "C-unwind" fn get_async_event(
             let Some(found) = state.events.poll() else {
                 return when_readable(&state.roce, &state.events);
             };
-            if let Some(translated) = c_event(&state.objects, found) {
+            if let Some((event_type, Some(element))) = translate(&state.objects, found) {
+                let translated = IbvAsyncEvent {
+                    element,
+                    event_type,
+                };
                 return event.put(translated).map(Found::Now);
             }
         }
     })
 }
 
-/// An event in C's form; `None` if its object was destroyed, or if C has no such event.
-fn c_event(objects: &Registry, event: Event) -> Option<IbvAsyncEvent> {
-    let (element, event_type) = translate(event)?;
-    Some(IbvAsyncEvent {
-        element: match element {
-            Element::Cq(id) => objects.cqs.acquire(&id)?,
-            Element::Qp(qpn) => objects.qps.acquire(&qpn)?,
-            Element::Srq(srqn) => objects.srqs.acquire(&srqn)?,
-            // The number of the only port.
-            Element::Port => std::ptr::without_provenance_mut(1),
-            Element::Device => std::ptr::null_mut(),
-        },
-        event_type,
-    })
-}
-
-/// The object that an event is about.
-enum Element {
-    Cq(CqId),
-    Qp(Qpn),
-    Srq(Srqn),
-    Port,
-    Device,
-}
-
-/// The object and the C number of an event. `None` for [`Event::CqNotify`], which a completion
-/// channel reports, and for an event missing from this table; a test checks that none is missing.
-fn translate(event: Event) -> Option<(Element, u32)> {
-    let translated = match event {
-        Event::CqError(id) => (Element::Cq(id), EVENT_CQ_ERR),
-        Event::QpRequestError(qpn) => (Element::Qp(qpn), EVENT_QP_REQ_ERR),
-        Event::QpAccessError(qpn) => (Element::Qp(qpn), EVENT_QP_ACCESS_ERR),
-        Event::QpFatal(qpn) => (Element::Qp(qpn), EVENT_QP_FATAL),
-        Event::CommEstablished(qpn) => (Element::Qp(qpn), EVENT_COMM_EST),
-        Event::SqDrained(qpn) => (Element::Qp(qpn), EVENT_SQ_DRAINED),
-        Event::LastWqeReached(qpn) => (Element::Qp(qpn), EVENT_QP_LAST_WQE_REACHED),
-        Event::SrqLimit(srqn) => (Element::Srq(srqn), EVENT_SRQ_LIMIT_REACHED),
-        Event::PortActive => (Element::Port, EVENT_PORT_ACTIVE),
-        Event::PortError => (Element::Port, EVENT_PORT_ERR),
-        Event::GidChange => (Element::Port, EVENT_GID_CHANGE),
-        Event::DeviceFatal => (Element::Device, EVENT_DEVICE_FATAL),
+/// The C number of an event, and its element; the element is `None` if the object was destroyed. There is
+/// no number of [`Event::CqNotify`], which a completion channel reports, and of an event missing from this
+/// table; a test checks that none is missing.
+fn translate(objects: &Registry, event: Event) -> Option<(u32, Option<*mut c_void>)> {
+    let qp = |qpn| objects.qps.acquire(&qpn);
+    // The number of the only port.
+    let port = Some(std::ptr::without_provenance_mut(1));
+    Some(match event {
+        Event::CqError(id) => (EVENT_CQ_ERR, objects.cqs.acquire(&id)),
+        Event::QpRequestError(qpn) => (EVENT_QP_REQ_ERR, qp(qpn)),
+        Event::QpAccessError(qpn) => (EVENT_QP_ACCESS_ERR, qp(qpn)),
+        Event::QpFatal(qpn) => (EVENT_QP_FATAL, qp(qpn)),
+        Event::CommEstablished(qpn) => (EVENT_COMM_EST, qp(qpn)),
+        Event::SqDrained(qpn) => (EVENT_SQ_DRAINED, qp(qpn)),
+        Event::LastWqeReached(qpn) => (EVENT_QP_LAST_WQE_REACHED, qp(qpn)),
+        Event::SrqLimit(srqn) => (EVENT_SRQ_LIMIT_REACHED, objects.srqs.acquire(&srqn)),
+        Event::PortActive => (EVENT_PORT_ACTIVE, port),
+        Event::PortError => (EVENT_PORT_ERR, port),
+        Event::GidChange => (EVENT_GID_CHANGE, port),
+        Event::DeviceFatal => (EVENT_DEVICE_FATAL, Some(std::ptr::null_mut())),
         _ => return None,
-    };
-    Some(translated)
+    })
 }
 
 pub(crate) extern "C" fn ack_async_event(event: Out<IbvAsyncEvent>) {
@@ -121,15 +100,19 @@ fn object<C>(element: *mut c_void) -> Handle<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use roce_verbs::Qpn;
+    use roce_verbs::completion::CqId;
+    use roce_verbs::qp::Srqn;
     use std::collections::BTreeSet;
 
     // shows: CA17-31-no-reregistration, CA17-32-no-port-change
     #[test]
     fn every_event_but_that_of_channels_has_a_number_of_its_own() {
+        let objects = Registry::default();
         let events = Event::one_of_each(CqId(1), Qpn::QP1, Srqn::from_bits(1));
         let numbers: BTreeSet<u32> = events
             .into_iter()
-            .filter_map(|event| Some(translate(event)?.1))
+            .filter_map(|event| Some(translate(&objects, event)?.0))
             .collect();
         assert_eq!(numbers.len(), events.len() - 1, "{numbers:?}");
         // LIDs, partition keys and subnet managers don't change, and no client registers again.

@@ -1,10 +1,10 @@
 //! Wrappers around the body of each C function. They stop panics, defer cancellation, and convert the result to the C
 //! return value and `errno`.
 
-use crate::cancel::Deferred;
 use crate::injected;
 use crate::log;
 use nix::errno::Errno;
+use roce_trust::cancellation::Deferred;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -3,11 +3,11 @@
 //!
 //! A software NIC is part of its process, so a context of another process can't be imported.
 
-use crate::fork;
 use crate::prelude::*;
 use crate::state::State;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::fstat;
+use roce_trust::fork;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Weak;
 

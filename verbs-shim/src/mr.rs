@@ -111,16 +111,7 @@ pub(crate) extern "C" fn reg_mr(
     reg_mr_iova2(pd, addr, length, addr as u64, flags.cast_unsigned())
 }
 
-pub(crate) extern "C" fn reg_mr_iova(
-    pd: Handle<IbvPd>,
-    addr: *mut c_void,
-    length: usize,
-    iova: u64,
-    flags: c_int,
-) -> *mut IbvMr {
-    reg_mr_iova2(pd, addr, length, iova, flags.cast_unsigned())
-}
-
+/// `ibv_reg_mr_iova2`, and `ibv_reg_mr_iova`, whose flags are an `int`.
 pub(crate) extern "C" fn reg_mr_iova2(
     pd: Handle<IbvPd>,
     addr: *mut c_void,

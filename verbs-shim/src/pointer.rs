@@ -6,9 +6,9 @@
 //! works on x86-64 and aarch64, so reads and writes copy the value at any alignment. Only the
 //! functions that return references fail with `EINVAL` at an address that is not aligned.
 
-use crate::fork;
 use crate::log::with_reason;
 use nix::errno::Errno;
+use roce_trust::fork;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -227,13 +227,10 @@ pub(crate) unsafe trait Zero: Copy {
     }
 }
 
-/// A C structure that has grown at its end, with a mask that determines its size.
+/// A C structure that has grown at its end, with a mask that says which of the added fields exist.
 pub(crate) trait Grown: Zero {
-    /// Offset of its mask in bytes; for a 64-bit mask, of the lower half.
-    const MASK: usize;
-
-    /// The size in bytes for a mask.
-    fn len(mask: u32) -> usize;
+    /// A copy with zeros for the fields that don't.
+    fn read(from: In<Self>) -> Result<Self, Errno>;
 }
 
 /// A pointer to the caller's data, for reading.
@@ -296,7 +293,7 @@ impl<T> In<T> {
         })
     }
 
-    /// A copy of the fields that exist according to the structure's own mask.
+    /// A copy of the fields that exist according to the structure's own mask, and zeros for the others.
     ///
     /// # Errors
     /// `EINVAL` if the pointer is NULL.
@@ -304,11 +301,12 @@ impl<T> In<T> {
     where
         T: Grown,
     {
-        if self.0.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        let mask = self.0.cast::<u8>().wrapping_add(T::MASK);
-        self.read_prefix(T::len(In(mask.cast::<u32>()).read()?))
+        T::read(self)
+    }
+
+    /// A field of it, by its offset in bytes.
+    pub(crate) fn field<F>(self, offset: usize) -> In<F> {
+        In(self.0.cast::<u8>().wrapping_add(offset).cast())
     }
 
     /// Copies of `len` items, at any alignment.
@@ -417,11 +415,7 @@ impl<T> Out<T> {
 
     /// The value, for reading and changing during one call.
     pub(crate) fn get<'a>(self) -> Result<&'a mut T, Errno> {
-        if self.0.is_null() || !self.0.is_aligned() {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: the caller's promise; the caller uses the memory again only after the call.
-        Ok(unsafe { &mut *self.0 })
+        self.slice(1)?.first_mut().ok_or(Errno::EINVAL)
     }
 }
 

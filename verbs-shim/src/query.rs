@@ -6,9 +6,9 @@ use crate::device::c_text;
 use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
 use crate::prelude::*;
 use crate::state::{Context, check_port};
-use crate::vendor_part_id::vendor_part_id;
 use roce_verbs::device::{QpnRange, RoceVersion};
 use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS};
+use roce_verbs::settings::environment_vendor_part_id;
 use roce_verbs::work::{MAX_MESSAGE_BYTES, MAX_SGE};
 
 /// The number of GIDs that an index of 8 bits can address.
@@ -36,7 +36,7 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
         max_mr_size: u64::MAX,
         page_size_cap: 0xffff_f000,
         vendor_id: NO_VENDOR,
-        vendor_part_id: vendor_part_id()?,
+        vendor_part_id: environment_vendor_part_id().or_errno()?,
         max_qp: int(QpnRange::MAX_QPS),
         max_qp_wr: depth,
         device_cap_flags: DEVICE_CURR_QP_STATE_MOD

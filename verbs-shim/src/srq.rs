@@ -87,26 +87,17 @@ pub(crate) extern "C" fn create_srq_ex(
 }
 
 impl IbvSrqInitAttrEx {
-    /// As `ibv_create_srq_ex`.
+    /// As `ibv_create_srq_ex`, of attributes that `read_grown` returned.
     pub(crate) fn create(&self, context: Handle<IbvContext>) -> Result<*mut IbvSrq, Errno> {
         let state = &context.get()?.state;
-        let has = |bit| self.comp_mask & bit != 0;
-        let kind = if has(SRQ_INIT_ATTR_TYPE) {
-            self.srq_type
-        } else {
-            SRQT_BASIC
-        };
         let known = SRQ_INIT_ATTR_TYPE | SRQ_INIT_ATTR_PD | SRQ_INIT_ATTR_XRCD | SRQ_INIT_ATTR_CQ;
         check_bits("comp_mask", self.comp_mask, known, Errno::EOPNOTSUPP)?;
-        if !has(SRQ_INIT_ATTR_PD) {
-            return Err(Errno::EINVAL);
-        }
         let domain = self.pd.get()?;
         domain.state.check_same(state)?;
         let mut uses = vec![domain.users.add()];
-        let srq = match kind {
+        let srq = match self.srq_type {
             SRQT_BASIC => domain.pd.create_srq(&options(&self.attr)).or_errno()?,
-            SRQT_XRC if has(SRQ_INIT_ATTR_XRCD) && has(SRQ_INIT_ATTR_CQ) => {
+            SRQT_XRC => {
                 let (xrcd, cq) = (self.xrcd.get()?, self.cq.get()?);
                 cq.state.check_same(state)?;
                 xrcd.state.check_same(state)?;
@@ -115,7 +106,6 @@ impl IbvSrqInitAttrEx {
                 let made = xrcd.domain.create_srq(&domain.pd, &cq.queue, &options);
                 made.or_errno()?
             }
-            SRQT_XRC => return Err(Errno::EINVAL),
             // An SRQ for tag matching.
             _ => return Err(Errno::EOPNOTSUPP),
         };

@@ -6,11 +6,11 @@
 //! restarted. While a thread drives the NIC, it has to poll: see [`drive`] and
 //! [`handlers`](crate::handlers).
 
-use crate::cancel::Deferred;
 use crate::drive::{self, Ended};
 use crate::prelude::*;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc::{nfds_t, pollfd};
+use roce_trust::cancellation::Deferred;
 use std::cell::{RefCell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};

@@ -1,8 +1,8 @@
 //! SO_KEEPALIVE: a thread sends keepalive probes. If the peer does not acknowledge one, the connection
 //! ends with ETIMEDOUT.
 
-use crate::per_process::PerProcess;
 use parking_lot::{Condvar, Mutex};
+use roce_trust::fork::PerProcess;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};

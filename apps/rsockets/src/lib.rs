@@ -21,7 +21,6 @@ mod keepalive;
 mod lingering;
 mod nic;
 mod options;
-mod per_process;
 mod poll;
 mod shared;
 mod socket;

@@ -1,7 +1,7 @@
 //! Closes in the background, which wait for the peer while the program continues.
 
-use crate::per_process::PerProcess;
 use parking_lot::{Condvar, Mutex};
+use roce_trust::fork::PerProcess;
 use std::thread;
 use std::time::Instant;
 

@@ -1,9 +1,9 @@
 //! Devices, opened on first use and kept open.
 
 use crate::error::{Error, OrErrno, is_shortage};
-use crate::per_process::PerProcess;
 use nix::errno::Errno;
 use parking_lot::Mutex;
+use roce_trust::fork::PerProcess;
 use roce_verbs::device::{Device, devices};
 use roce_verbs::{Context, ProtectionDomain};
 use std::net::{IpAddr, SocketAddr, UdpSocket};

@@ -3,9 +3,9 @@
 use crate::any::{AnySocket, either};
 use crate::error::Error;
 use crate::lingering;
-use crate::per_process::PerProcess;
 use nix::errno::Errno;
 use parking_lot::RwLock;
+use roce_trust::fork::PerProcess;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

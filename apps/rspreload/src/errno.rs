@@ -1,7 +1,7 @@
 //! Error numbers, and the wrapper around the body of each C function.
 
-use crate::cancel::Deferred;
 use libc::ssize_t;
+use roce_trust::cancellation::Deferred;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -125,24 +125,21 @@ impl Qp {
         }
     }
 
-    /// Completes the oldest send with `status` and all later ones as flushed, until the CQ is full.
+    /// Completes the oldest send with `status` and all later ones as flushed.
     fn flush_sends(&mut self, cx: &mut Cx<'_>, mut status: WcStatus) -> Result<(), QpFailure> {
-        let flushed = loop {
-            match self.service.complete_send(cx, &self.core, status) {
-                // rule: 10.3.1-err-once
-                Ok(true) => status = WcStatus::WorkRequestFlushed,
-                Ok(false) => break Ok(()),
-                Err(overrun) => break Err(overrun),
-            }
-        };
+        let flushed = until_none_is_left(|| {
+            let completed = self.service.complete_send(cx, &self.core, status);
+            // rule: 10.3.1-err-once
+            status = WcStatus::WorkRequestFlushed;
+            completed
+        });
         self.service.stop_sending();
         flushed
     }
 
-    /// Completes all receives as flushed, until the CQ is full.
+    /// Completes all receives as flushed.
     fn flush_receives(&mut self, cx: &mut Cx<'_>) -> Result<(), QpFailure> {
-        while self.service.flush_receive(cx, &self.core)? {}
-        Ok(())
+        until_none_is_left(|| self.service.flush_receive(cx, &self.core))
     }
 
     // rule: 10.3.1-err-posting
@@ -169,5 +166,23 @@ impl Qp {
             _ => (&self.core.send_cq, Some(self.service.send_guard())),
         };
         cx.complete(&self.core, cq, completion, false, entry)
+    }
+}
+
+/// Completes requests until none is left, also those whose completions find no room in the CQ: completion
+/// counters count them.
+///
+/// # Errors
+/// The first overrun.
+fn until_none_is_left(
+    mut complete: impl FnMut() -> Result<bool, QpFailure>,
+) -> Result<(), QpFailure> {
+    let mut flushed = Ok(());
+    loop {
+        match complete() {
+            Ok(true) => {}
+            Ok(false) => return flushed,
+            Err(overrun) => flushed = flushed.and(Err(overrun)),
+        }
     }
 }

@@ -154,6 +154,32 @@ fn refused_and_flushed_requests_are_failures() {
     }
 }
 
+/// The CQs have no room for most completions. Each request is counted all the same.
+#[test]
+fn requests_whose_completions_are_lost_in_an_overrun_count() {
+    let mut pair = Pair::unconnected(Setup {
+        cq_entries: 3,
+        ..Setup::default()
+    });
+    let here = counters(&mut pair, A, REQUESTS);
+    connect(&mut pair);
+    let (local, remote) = (pair.mem(A, 8), pair.mem(B, 8));
+    for wr_id in 0..8 {
+        pair.post_recv(A, wr_id, &[local.sge(0, 8)]);
+        pair.post(
+            A,
+            wr_id,
+            SendOp::Write(remote.remote(0)),
+            &[local.sge(0, 8)],
+        );
+    }
+    pair.run();
+    assert_eq!(pair.state(A), QpState::Err);
+    let counts = (succeeded(&here), failed(&here));
+    // The WRITE whose completion overran the CQ succeeded, and the others were flushed.
+    assert_eq!(counts, (vec![0, 0, 0, 4], vec![0, 8, 0, 4]));
+}
+
 /// An RNR NAK lets the peer try again: the message fails only when it no longer does.
 #[test]
 fn a_message_that_has_to_wait_for_a_receive_counts_when_it_has_arrived() {

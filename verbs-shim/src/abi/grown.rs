@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::pointer::{Grown, Zero};
+use nix::errno::Errno;
 use std::mem::offset_of;
 
 /// Implements [`Zero`].
@@ -31,65 +32,77 @@ zero! {
     SaPathRec
 }
 
-/// Implements [`Grown`] for structures whose mask determines their size: an added field exists if
-/// its bit is set.
+/// Implements [`Grown`]: for each structure, its first field that older headers lack, and the fields that
+/// exist if a bit of the mask is set.
 macro_rules! grown {
-    ($($name:ident: $mask:ident, up to $first:ident, $($bit:ident => up to $end:ident,)* => whole with $all:expr;)*) => {$(
+    ($($name:ident up to $first:ident { $($bit:ident => $field:ident,)* })*) => {$(
         zero! { $name }
 
         impl Grown for $name {
-            const MASK: usize = offset_of!($name, $mask);
-
-            fn len(mask: u32) -> usize {
-                if mask & $all != 0 {
-                    return size_of::<Self>();
-                }
-                $(if mask & $bit != 0 {
-                    return offset_of!($name, $end);
+            fn read(from: In<Self>) -> Result<Self, Errno> {
+                let mut to = from.read_prefix(offset_of!($name, $first))?;
+                let mask = u64::from(to.comp_mask);
+                $(if mask & u64::from($bit) != 0 {
+                    to.$field = from.field(offset_of!($name, $field)).read()?;
                 })*
-                offset_of!($name, $first)
+                Ok(to)
             }
         }
     )*};
 }
 
 grown! {
-    IbvQpInitAttrEx: comp_mask, up to create_flags,
-        QP_INIT_ATTR_CREATE_FLAGS => up to max_tso_header,
-        => whole with QP_INIT_ATTR_SEND_OPS_FLAGS;
-    IbvSrqInitAttrEx: comp_mask, up to srq_type,
-        SRQ_INIT_ATTR_CQ => up to tm_cap,
-        SRQ_INIT_ATTR_XRCD => up to cq,
-        SRQ_INIT_ATTR_PD => up to xrcd,
-        SRQ_INIT_ATTR_TYPE => up to pd,
-        => whole with SRQ_INIT_ATTR_TM;
-    IbvCqInitAttrEx: comp_mask, up to flags,
-        CQ_INIT_ATTR_MASK_FLAGS => up to parent_domain,
-        => whole with CQ_INIT_ATTR_MASK_PD;
-    IbvMrInitAttr: comp_mask, up to iova,
-        REG_MR_MASK_DMAH => up to buf,
-        REG_MR_MASK_FD_OFFSET => up to dmah,
-        REG_MR_MASK_FD => up to fd_offset,
-        REG_MR_MASK_ADDR => up to fd,
-        REG_MR_MASK_IOVA => up to addr,
-        => whole with REG_MR_MASK_BUF;
-    IbvParentDomainInitAttr: comp_mask, up to alloc,
-        => whole with PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+    IbvQpInitAttrEx up to pd {
+        QP_INIT_ATTR_PD => pd,
+        QP_INIT_ATTR_XRCD => xrcd,
+        QP_INIT_ATTR_CREATE_FLAGS => create_flags,
+        QP_INIT_ATTR_SEND_OPS_FLAGS => send_ops_flags,
+    }
+    IbvSrqInitAttrEx up to srq_type {
+        SRQ_INIT_ATTR_TYPE => srq_type,
+        SRQ_INIT_ATTR_PD => pd,
+        SRQ_INIT_ATTR_XRCD => xrcd,
+        SRQ_INIT_ATTR_CQ => cq,
+    }
+    IbvCqInitAttrEx up to flags {
+        CQ_INIT_ATTR_MASK_FLAGS => flags,
+        CQ_INIT_ATTR_MASK_PD => parent_domain,
+    }
+    IbvMrInitAttr up to iova {
+        REG_MR_MASK_IOVA => iova,
+        REG_MR_MASK_ADDR => addr,
+        REG_MR_MASK_FD => fd,
+        REG_MR_MASK_FD_OFFSET => fd_offset,
+        REG_MR_MASK_BUF => buf,
+    }
+    IbvParentDomainInitAttr up to alloc {
+        PARENT_DOMAIN_INIT_ATTR_ALLOCATORS => alloc,
+        PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT => pd_context,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The program's structure ends before the fields that the mask does not name.
     #[test]
-    fn a_mask_says_how_much_there_is() {
-        let old = IbvQpInitAttrEx::len(QP_INIT_ATTR_PD | QP_INIT_ATTR_XRCD);
-        assert_eq!(old, offset_of!(IbvQpInitAttrEx, create_flags));
-        let whole = IbvQpInitAttrEx::len(QP_INIT_ATTR_SEND_OPS_FLAGS);
-        assert_eq!(whole, size_of::<IbvQpInitAttrEx>());
-        let none = IbvSrqInitAttrEx::len(0);
-        assert_eq!(none, offset_of!(IbvSrqInitAttrEx, srq_type));
-        let both = IbvSrqInitAttrEx::len(SRQ_INIT_ATTR_TYPE | SRQ_INIT_ATTR_CQ);
-        assert_eq!(both, offset_of!(IbvSrqInitAttrEx, tm_cap));
+    fn fields_without_their_bit_are_not_read() {
+        let mut attr = IbvSrqInitAttrEx {
+            comp_mask: SRQ_INIT_ATTR_TYPE | SRQ_INIT_ATTR_XRCD,
+            srq_type: SRQT_XRC,
+            pd: Handle::from_ptr(std::ptr::without_provenance_mut(1)),
+            xrcd: Handle::from_ptr(std::ptr::without_provenance_mut(2)),
+            tm_cap: [3; 2],
+            ..Zero::zeroed()
+        };
+        attr.attr.max_wr = 4;
+        let read = In::<IbvSrqInitAttrEx>::at(&raw const attr as u64)
+            .read_grown()
+            .expect("not NULL");
+        assert_eq!((read.srq_type, read.attr.max_wr), (SRQT_XRC, 4));
+        assert_eq!(read.xrcd.as_ptr(), attr.xrcd.as_ptr());
+        assert!(read.pd.as_ptr().is_null());
+        assert_eq!(read.tm_cap, [0; 2]);
     }
 }

@@ -141,22 +141,16 @@ fn create(
     cqe: i64,
 ) -> Result<*mut IbvCq, Errno> {
     check_vector(attr.comp_vector)?;
-    let has = |bit| attr.comp_mask & bit != 0;
     let known = CQ_INIT_ATTR_MASK_FLAGS | CQ_INIT_ATTR_MASK_PD;
-    let flags = if has(CQ_INIT_ATTR_MASK_FLAGS) {
-        attr.flags
-    } else {
-        0
-    };
     let refused = Errno::EOPNOTSUPP;
     check_bits("comp_mask", attr.comp_mask, known, refused)?;
-    check_bits("flags", flags, CREATE_CQ_ATTR_SINGLE_THREADED, refused)?;
+    check_bits("flags", attr.flags, CREATE_CQ_ATTR_SINGLE_THREADED, refused)?;
     check_bits("wc_flags", attr.wc_flags, SUPPORTED_WC_FLAGS, refused)?;
     let state = Arc::clone(&context.get()?.state);
     let capacity = capacity(cqe)?;
     let channel = attr.channel.opt()?;
     let mut domain = None;
-    if has(CQ_INIT_ATTR_MASK_PD) {
+    if attr.comp_mask & CQ_INIT_ATTR_MASK_PD != 0 {
         let parent = attr.parent_domain.get()?;
         parent.state.check_same(&state)?;
         domain = Some(parent.use_as_parent()?);
@@ -193,7 +187,7 @@ fn create(
         _channel: channel.map(|channel| channel.users.add()),
         _domain: domain,
         _counted: one,
-        poll: poll::Poll::new(flags != 0),
+        poll: poll::Poll::new(attr.flags != 0),
     });
     state.objects.completions.insert(id, cq, &comp_events);
     state.objects.cqs.insert(id, cq, &async_events);

@@ -41,8 +41,7 @@ pub(crate) extern "C" fn create_qp_ex(
     guard::pointer("ibv_create_qp_ex", || {
         context.get()?;
         let to = attr.field(std::mem::offset_of!(IbvQpInitAttrEx, cap));
-        let attr = attr.input().read_grown()?;
-        attr.create(context, to)
+        attr.input().read_grown()?.create(context, to)
     })
 }
 
@@ -80,9 +79,7 @@ impl IbvQpInitAttrEx {
             | QP_INIT_ATTR_SEND_OPS_FLAGS;
         let refused = Errno::EOPNOTSUPP;
         check_bits("comp_mask", self.comp_mask, known, refused)?;
-        if self.comp_mask & QP_INIT_ATTR_CREATE_FLAGS != 0 {
-            check_bits("create_flags", self.create_flags, 0_u32, refused)?;
-        }
+        check_bits("create_flags", self.create_flags, 0_u32, refused)?;
         if self.is_extended() {
             let kind = qp_kind(self.qp_type)?;
             let supported = SEND_OPS.iter().filter(|(group, _)| kind.supports(*group));
@@ -92,23 +89,17 @@ impl IbvQpInitAttrEx {
         Ok(())
     }
 
-    /// Creates a QP, and writes its capacities to `to`.
+    /// Creates a QP of attributes that `read_grown` returned, and writes its capacities to `to`.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if something is asked for that this device or the kind of QP does not have, `EINVAL` if
     /// an object or a capacity is wrong, and those of [`QpError`](roce_verbs::qp::QpError).
     pub(crate) fn create(
-        mut self,
+        self,
         context: Handle<IbvContext>,
         to: Out<IbvQpCap>,
     ) -> Result<*mut IbvQp, Errno> {
         self.check_extensions()?;
-        if self.comp_mask & QP_INIT_ATTR_PD == 0 {
-            self.pd = Handle::NULL;
-        }
-        if self.comp_mask & QP_INIT_ATTR_XRCD == 0 {
-            self.xrcd = Handle::NULL;
-        }
         let kind = qp_kind(self.qp_type)?;
         let cap = self.capacities(kind)?;
         let state = Arc::clone(&context.get()?.state);

@@ -21,26 +21,16 @@ pub(crate) extern "C" fn getaddrinfo(
 ) -> c_int {
     let mut failed = 0;
     let code = guard::minus_one("rdma_getaddrinfo", || {
-        let hints = if hints.is_null() {
-            None
-        } else {
-            Some(hints.get()?)
+        let names_nothing = node.is_null() && service.is_null();
+        let wanted = match hints.read() {
+            Err(errno) if names_nothing => return Err(errno),
+            hints => hints.unwrap_or_else(|_| RdmaAddrinfo::zeroed()),
         };
-        if node.is_null() && service.is_null() && hints.is_none() {
-            return Err(Errno::EINVAL);
-        }
-        let wanted = hints.copied().unwrap_or_else(RdmaAddrinfo::zeroed);
-        let found = if node.is_null() && service.is_null() {
-            None
-        } else {
-            match resolve(node, service, &wanted) {
-                Ok(found) => Some(found),
-                Err(code) => {
-                    failed = code;
-                    return Err(Errno::EINVAL);
-                }
-            }
-        };
+        let found = (!names_nothing).then(|| resolve(node, service, &wanted));
+        let found = found.transpose().map_err(|code| {
+            failed = code;
+            Errno::EINVAL
+        })?;
         let info = answer(&wanted, found)?;
         result.put(info).inspect_err(|_| freeaddrinfo(info))
     });
@@ -51,15 +41,14 @@ pub(crate) extern "C" fn getaddrinfo(
 fn resolve(node: Text, service: Text, wanted: &RdmaAddrinfo) -> Result<Found, c_int> {
     // SAFETY: plain numbers and pointers, which may all be zero.
     let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
-    let flag = |ours: i32, theirs: i32| {
+    for (ours, theirs) in [
+        (rai::PASSIVE, libc::AI_PASSIVE),
+        (rai::NUMERICHOST, libc::AI_NUMERICHOST),
+    ] {
         if wanted.ai_flags & ours != 0 {
-            theirs
-        } else {
-            0
+            hints.ai_flags |= theirs;
         }
-    };
-    hints.ai_flags =
-        flag(rai::PASSIVE, libc::AI_PASSIVE) | flag(rai::NUMERICHOST, libc::AI_NUMERICHOST);
+    }
     if wanted.ai_flags & rai::FAMILY != 0 {
         hints.ai_family = wanted.ai_family;
     }
@@ -79,11 +68,10 @@ fn resolve(node: Text, service: Text, wanted: &RdmaAddrinfo) -> Result<Found, c_
     // SAFETY: `getaddrinfo` allocated the list, and nothing refers to it any more.
     unsafe { libc::freeaddrinfo(list) };
     let address = address.map_err(|_| libc::EAI_FAMILY)?;
-    let name = if node.is_null() {
-        CString::default()
-    } else {
+    let name = match node.is_null() {
+        true => CString::default(),
         // SAFETY: a text of the program.
-        unsafe { CStr::from_ptr(node) }.to_owned()
+        false => unsafe { CStr::from_ptr(node) }.to_owned(),
     };
     Ok(Found { address, name })
 }

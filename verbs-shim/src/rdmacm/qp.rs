@@ -44,14 +44,16 @@ pub(super) fn create(id: &Id, pd: Handle<IbvPd>, attr: &mut IbvQpInitAttr) -> Re
 pub(crate) extern "C" fn create_qp_ex(id: *mut RdmaCmId, attr: Out<IbvQpInitAttrEx>) -> c_int {
     guard::minus_one("rdma_create_qp_ex", || {
         let id = find(id)?;
-        let attr = attr.get()?;
-        let mut params = *attr;
+        let mut params = attr.input().read_grown()?;
         if params.comp_mask & QP_INIT_ATTR_PD == 0 {
             params.comp_mask |= QP_INIT_ATTR_PD;
             params.pd = id.c.get().pd;
         }
         create_extended(&id, &mut params)?;
-        *attr = params;
+        let attr = attr.get()?;
+        (attr.send_cq, attr.recv_cq) = (params.send_cq, params.recv_cq);
+        (attr.srq, attr.cap) = (params.srq, params.cap);
+        (attr.comp_mask, attr.pd, attr.xrcd) = (params.comp_mask, params.pd, params.xrcd);
         Ok(())
     })
 }

@@ -18,45 +18,44 @@ pub(crate) extern "C" fn create_srq(
         let id = find(id)?;
         let IbvSrqInitAttr { srq_context, attr } = *attr.get()?;
         let is_xrc = id.c.get().qp_type == QPT_XRC_RECV;
-        create(
-            &id,
-            &mut IbvSrqInitAttrEx {
-                srq_context,
-                attr,
-                comp_mask: SRQ_INIT_ATTR_PD | SRQ_INIT_ATTR_TYPE,
-                srq_type: if is_xrc { SRQT_XRC } else { SRQT_BASIC },
-                pd,
-                xrcd: Handle::NULL,
-                cq: Handle::NULL,
-                tm_cap: [0; 2],
-            },
-        )
+        let params = IbvSrqInitAttrEx {
+            srq_context,
+            attr,
+            srq_type: if is_xrc { SRQT_XRC } else { SRQT_BASIC },
+            pd,
+            ..Zero::zeroed()
+        };
+        create(&id, params).map(drop)
     })
 }
 
 pub(crate) extern "C" fn create_srq_ex(id: *mut RdmaCmId, attr: Out<IbvSrqInitAttrEx>) -> c_int {
-    guard::minus_one("rdma_create_srq_ex", || create(&*find(id)?, attr.get()?))
+    guard::minus_one("rdma_create_srq_ex", || {
+        let made = create(&*find(id)?, attr.input().read_grown()?)?;
+        let attr = attr.get()?;
+        (attr.comp_mask, attr.pd) = (made.comp_mask, made.pd);
+        (attr.xrcd, attr.cq) = (made.xrcd, made.cq);
+        Ok(())
+    })
 }
 
 /// Creates an SRQ. The library provides a protection domain, and for XRC an XRC domain and a CQ, if
 /// the program does not.
-fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
+fn create(id: &Id, mut params: IbvSrqInitAttrEx) -> Result<IbvSrqInitAttrEx, Errno> {
     let mut own_part = id.own.lock();
     let c = id.c.get();
-    let mut params = *attr;
-    let has = |bit| attr.comp_mask & bit != 0;
-    if !has(SRQ_INIT_ATTR_PD) || params.pd.as_ptr().is_null() {
+    if params.pd.as_ptr().is_null() {
         params.pd = c.pd;
     }
     params.comp_mask |= SRQ_INIT_ATTR_PD;
     id.cm.device().or_errno()?;
     check(&c, params.pd)?;
     let mut own = None;
-    if has(SRQ_INIT_ATTR_TYPE) && params.srq_type == SRQT_XRC {
-        if !has(SRQ_INIT_ATTR_XRCD) || params.xrcd.as_ptr().is_null() {
+    if params.srq_type == SRQT_XRC {
+        if params.xrcd.as_ptr().is_null() {
             params.xrcd = xrcd(id)?;
         }
-        if !has(SRQ_INIT_ATTR_CQ) || params.cq.as_ptr().is_null() {
+        if params.cq.as_ptr().is_null() {
             let new =
                 queues::create_cq_with_channel(c.verbs, params.attr.max_wr, id.as_ptr().cast())?;
             params.cq = new.1;
@@ -66,7 +65,6 @@ fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
     }
     let made = params.create(c.verbs).map(Handle::from_ptr);
     let srq = made.inspect_err(|_| own.into_iter().for_each(queues::destroy_queue))?;
-    *attr = params;
     id.c.set(|c| {
         (c.srq, c.pd) = (srq, params.pd);
         if let Some(queue) = own {
@@ -74,7 +72,7 @@ fn create(id: &Id, attr: &mut IbvSrqInitAttrEx) -> Result<(), Errno> {
         }
     });
     own_part.srq_cq = own;
-    Ok(())
+    Ok(params)
 }
 
 /// Checks that the ID has no SRQ yet, and that the domain is its device's.

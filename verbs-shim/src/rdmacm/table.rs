@@ -4,13 +4,11 @@
 use super::channel::Channel;
 use super::device::{CmDevice, refused};
 use super::id::Id;
-use crate::fork;
 use crate::prelude::*;
+use roce_trust::fork::{self, PerProcess};
 use roce_verbs::device::Unacknowledged;
 use roce_verbs::rdma_cm::{Devices, IdError};
 use std::collections::{HashMap, VecDeque};
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Objects of one kind, by the addresses of the parts that C sees.
 pub(super) struct ByAddress<T>(Mutex<HashMap<usize, Arc<T>>>);
@@ -109,7 +107,6 @@ impl DeliveredEvent {
 
 /// All objects of a process.
 pub(super) struct Table {
-    generation: u32,
     pub(super) ids: ByAddress<Id>,
     pub(super) channels: ByAddress<Channel>,
     destroyed_channels: Destroyed,
@@ -117,6 +114,19 @@ pub(super) struct Table {
     pub(super) devices: Devices,
     /// The devices as C sees them.
     opened: Mutex<Vec<Arc<CmDevice>>>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            ids: ByAddress::default(),
+            channels: ByAddress::default(),
+            destroyed_channels: Destroyed::default(),
+            events: ByAddress::default(),
+            devices: Devices::new(open_device),
+            opened: Mutex::default(),
+        }
+    }
 }
 
 impl Table {
@@ -201,7 +211,7 @@ fn open_device(device: &roce_verbs::Device) -> Result<roce_verbs::Context, IdErr
     opened().map_err(refused)
 }
 
-static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+static TABLE: PerProcess<Table> = PerProcess::new();
 
 /// The table of this process. A forked child gets a new one, because its parent's objects do not
 /// belong to it, and because a lock that another thread held at the fork stays locked.
@@ -209,34 +219,8 @@ static CURRENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 /// # Errors
 /// `ENOMEM`.
 pub(super) fn table() -> Result<&'static Table, Errno> {
-    fork::register_handler()?;
-    let generation = fork::generation();
-    loop {
-        let current = CURRENT.load(Ordering::Acquire);
-        // SAFETY: it is null, or a box that was leaked below and is never freed.
-        if let Some(table) = unsafe { current.as_ref() }
-            && table.generation == generation
-        {
-            return Ok(table);
-        }
-        let new = Box::into_raw(Box::new(Table {
-            generation,
-            ids: ByAddress::default(),
-            channels: ByAddress::default(),
-            destroyed_channels: Destroyed::default(),
-            events: ByAddress::default(),
-            devices: Devices::new(open_device),
-            opened: Mutex::default(),
-        }));
-        let order = (Ordering::AcqRel, Ordering::Acquire);
-        if CURRENT
-            .compare_exchange(current, new, order.0, order.1)
-            .is_err()
-        {
-            // SAFETY: the exchange failed, so the box is not shared.
-            drop(unsafe { Box::from_raw(new) });
-        }
-    }
+    fork::register_handler().or_errno()?;
+    Ok(TABLE.get())
 }
 
 pub(super) fn find(id: *mut RdmaCmId) -> Result<Arc<Id>, Errno> {
@@ -246,14 +230,13 @@ pub(super) fn find(id: *mut RdmaCmId) -> Result<Arc<Id>, Errno> {
 /// The table of this process, if it exists; never its parent's. Takes no lock and allocates
 /// nothing.
 pub(super) fn existing() -> Option<&'static Table> {
-    // SAFETY: as in `table`.
-    let current = unsafe { CURRENT.load(Ordering::Acquire).as_ref() };
-    current.filter(|table| table.generation == fork::generation())
+    TABLE.existing()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ptr;
 
     #[test]
     fn what_was_removed_is_not_found() {

@@ -1,7 +1,6 @@
 //! Options of sockets.
 
 use super::{OrErrno, route};
-use crate::pointer::Zero;
 use crate::prelude::*;
 use roce_rsockets as rs;
 use roce_rsockets::{Number, Time};
@@ -212,7 +211,7 @@ pub(crate) extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_int) -> c_
 }
 
 /// A value that the program passes.
-fn read<T: Zero>(value: In<u8>, len: u32) -> Result<T, Errno> {
+fn read<T: Copy>(value: In<u8>, len: u32) -> Result<T, Errno> {
     if (len as usize) < size_of::<T>() {
         return Err(with_reason(Errno::EINVAL, || {
             format!(
@@ -221,7 +220,7 @@ fn read<T: Zero>(value: In<u8>, len: u32) -> Result<T, Errno> {
             )
         }));
     }
-    In::<T>::at(value.as_ptr() as u64).read_prefix(size_of::<T>())
+    value.field(0).read()
 }
 
 /// A `struct timeval`; `None` means no limit.
@@ -237,16 +236,9 @@ fn read_time(value: In<u8>, len: u32) -> Result<Option<Duration>, Errno> {
 }
 
 /// Writes a value as far as there is room, as `getsockopt` does.
-fn write<T: Zero>(value: &T, to: Out<u8>, len: Out<u32>) -> Result<(), Errno> {
+fn write<T: Copy>(value: &T, to: Out<u8>, len: Out<u32>) -> Result<(), Errno> {
     let room = *len.get()? as usize;
     let written = room.min(size_of::<T>());
-    Out::<T>::allocated(to.input().as_ptr().cast_mut().cast()).put_prefix(value, written)?;
+    to.field(0).put_prefix(value, written)?;
     len.put(written as u32)
 }
-
-// SAFETY: integers and structures of integers, for which zeros are right.
-unsafe impl Zero for libc::linger {}
-// SAFETY: as above.
-unsafe impl Zero for libc::timeval {}
-// SAFETY: as above.
-unsafe impl Zero for c_int {}

@@ -22,7 +22,7 @@ pub(super) fn read(paths: In<u8>, len: u32) -> Result<Route, Errno> {
             format!("{len} bytes, but a path (struct ibv_path_data) has {LEN}")
         }));
     }
-    let IbvPathData { path, .. } = In::at(paths.as_ptr() as u64).read()?;
+    let IbvPathData { path, .. } = paths.field(0).read()?;
     let [.., hop_limit] = path.flowlabel_hoplimit.to_ne_bytes();
     Ok(Route {
         source: gid(path.sgid).ip(),
@@ -60,6 +60,6 @@ pub(super) fn write(
         reserved,
         path,
     };
-    Out::allocated(to.input().as_ptr().cast_mut().cast()).put(data)?;
+    to.field(0).put(data)?;
     len.put(LEN as u32)
 }

@@ -9,10 +9,7 @@ use std::time::Duration;
 pub(crate) extern "C" fn poll(fds: Out<PollFd>, count: c_ulong, timeout_ms: c_int) -> c_int {
     guard::value("rpoll", -1, || {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
-        let fds = match count {
-            0 => &mut [],
-            _ => fds.slice(count).map_err(|_| Errno::EFAULT)?,
-        };
+        let fds = fds.slice(count).map_err(|_| Errno::EFAULT)?;
         let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
         let ready = poll_sockets(fds, limit).or_errno()?;
         Ok(c_int::try_from(ready).unwrap_or(c_int::MAX))
@@ -92,10 +89,9 @@ fn contains(set: Out<libc::fd_set>, fd: c_int) -> Result<bool, Errno> {
 
 /// The time of a call; `None` means for ever.
 fn limit(timeout: In<libc::timeval>) -> Result<Option<Duration>, Errno> {
-    if timeout.is_null() {
+    let Ok(time) = timeout.read() else {
         return Ok(None);
-    }
-    let time = timeout.get()?;
+    };
     let seconds = u64::try_from(time.tv_sec).map_err(|_| Errno::EINVAL)?;
     let micros = u64::try_from(time.tv_usec).map_err(|_| Errno::EINVAL)?;
     Ok(Some(

@@ -218,55 +218,47 @@ fn transmit_to(
     address: In<u8>,
     len: u32,
 ) -> Result<isize, Errno> {
-    if !rs::is_datagram(fd) {
-        if !address.is_null() || len != 0 {
-            return Err(Errno::EISCONN);
-        }
-        return transmit(fd, slices, flags);
+    if !rs::is_datagram(fd) && (!address.is_null() || len != 0) {
+        return Err(Errno::EISCONN);
     }
     if address.is_null() {
         return transmit(fd, slices, flags);
     }
-    if flags & libc::MSG_OOB != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let to = endpoints::read(address, len)?;
-    let dont_wait = flags & libc::MSG_DONTWAIT != 0;
-    rs::send_to(fd, slices, to, dont_wait)
-        .or_errno()
-        .map(length)
+    let dont_wait = dont_wait(flags)?;
+    let sent = rs::send_to(fd, slices, endpoints::read(address, len)?, dont_wait);
+    sent.or_errno().map(length)
 }
 
 fn transmit(fd: c_int, slices: &[IoSlice<'_>], flags: c_int) -> Result<isize, Errno> {
-    if flags & libc::MSG_OOB != 0 {
-        return Err(Errno::EOPNOTSUPP);
+    let sent = rs::send(fd, slices, dont_wait(flags)?);
+    sent.or_errno().map(length)
+}
+
+/// Whether the flags of a call that sends let it fail rather than wait.
+fn dont_wait(flags: c_int) -> Result<bool, Errno> {
+    match flags & libc::MSG_OOB {
+        0 => Ok(flags & libc::MSG_DONTWAIT != 0),
+        _ => Err(Errno::EOPNOTSUPP),
     }
-    let dont_wait = flags & libc::MSG_DONTWAIT != 0;
-    rs::send(fd, slices, dont_wait).or_errno().map(length)
 }
 
 /// Bytes that the program passes.
 fn bytes<'a>(buffer: In<u8>, len: usize) -> Result<&'a [u8], Errno> {
-    match len.min(MAX_TRANSFER) {
-        0 => Ok(&[]),
-        len => buffer.slice(len).map_err(|_| Errno::EFAULT),
-    }
+    let slice = buffer.slice(len.min(MAX_TRANSFER));
+    slice.map_err(|_| Errno::EFAULT)
 }
 
 /// Room that the program passes.
 fn bytes_mut<'a>(buffer: Out<u8>, len: usize) -> Result<&'a mut [u8], Errno> {
-    match len.min(MAX_TRANSFER) {
-        0 => Ok(&mut []),
-        len => buffer.slice(len).map_err(|_| Errno::EFAULT),
-    }
+    let slice = buffer.slice(len.min(MAX_TRANSFER));
+    slice.map_err(|_| Errno::EFAULT)
 }
 
 fn vectors<'a>(vectors: In<libc::iovec>, count: usize) -> Result<&'a [libc::iovec], Errno> {
-    match count {
-        0 => Ok(&[]),
-        1..=IOV_MAX => vectors.slice(count).map_err(|_| Errno::EFAULT),
-        _ => Err(Errno::EMSGSIZE),
+    if count > IOV_MAX {
+        return Err(Errno::EMSGSIZE);
     }
+    vectors.slice(count).map_err(|_| Errno::EFAULT)
 }
 
 fn slices<'a>(array: In<libc::iovec>, count: usize) -> Result<Vec<IoSlice<'a>>, Errno> {

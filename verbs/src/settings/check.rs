@@ -1,7 +1,6 @@
 //! Checks all settings of the environment before anything depends on them.
 
-use super::environment_congestion;
-use super::environment_priorities;
+use super::{environment_congestion, environment_priorities, environment_vendor_part_id};
 use crate::datapath::environment::environment_datapath;
 use crate::device::{Device, all_devices, given_names};
 use crate::environment::{
@@ -38,7 +37,9 @@ pub fn check_environment(overridden: &[&str]) -> Vec<OpenError> {
         }),
         ("ROCE_CC", || environment_congestion().map(drop)),
         ("ROCE_QOS", || environment_priorities().map(drop)),
-        ("ROCE_VENDOR_PART_ID", check_vendor_part_id),
+        ("ROCE_VENDOR_PART_ID", || {
+            environment_vendor_part_id().map(drop)
+        }),
         ("ROCE_TIE_MEMORY", check_tie_memory),
     ];
     let is_checked = |name: &str| !overridden.contains(&name);
@@ -101,15 +102,6 @@ pub fn check_device_names(devices: Option<&str>) -> Result<(), OpenError> {
         Some(fault) => Err(malformed(VARIABLE, value, fault)),
         None => Ok(()),
     }
-}
-
-/// Only the library for C programs reads it, not this crate.
-fn check_vendor_part_id() -> Result<(), OpenError> {
-    variable("ROCE_VENDOR_PART_ID", |text| {
-        let number: Result<u32, _> = text.parse();
-        number.map_err(|_| "it must be a number, 0 to 4294967295".to_owned())
-    })
-    .map(drop)
 }
 
 /// Only the library for C programs reads it, not this crate.

@@ -4,6 +4,7 @@ mod check;
 mod congestion;
 mod options;
 mod priorities;
+mod vendor_part_id;
 
 pub use crate::datapath::environment::environment_datapath;
 pub use crate::environment::{ReadBy, UnknownVariable, VARIABLES, Variable, unknown_variables};
@@ -19,3 +20,4 @@ pub use roce_stack::{
     CongestionControl, CongestionSettings, CongestionSettingsError, DcqcnParameters,
     DelayParameters, DurationText, NotificationPoint,
 };
+pub use vendor_part_id::environment_vendor_part_id;

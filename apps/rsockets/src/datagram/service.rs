@@ -1,10 +1,10 @@
 //! The thread that serves the process's UDP sockets.
 
 use super::*;
-use crate::per_process::PerProcess;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use parking_lot::Mutex;
+use roce_trust::fork::PerProcess;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;

@@ -3,9 +3,9 @@
 use super::route::connect_options;
 use super::*;
 use crate::nic::{canonical, nics, source_for};
-use crate::per_process::PerProcess;
 use crate::wire::ConnectData;
 use parking_lot::Mutex;
+use roce_trust::fork::PerProcess;
 use roce_verbs::cm::{Connection, ConnectionError, Establishing, PortClaimError};
 use roce_verbs::roce_cm::{Addresses, PortSpace};
 use std::net::IpAddr;

@@ -15,6 +15,7 @@ mod tests;
 
 use CellAlignment::{Left, Right};
 use comfy_table::{CellAlignment, Table, presets};
+use roce_trust::output::binary_bytes;
 
 use super::cm::Kind;
 use super::flow::{Message, NakKind};
@@ -87,7 +88,7 @@ impl Summary<'_> {
             out,
             "{} in the file ({}){span}",
             counted(totals.records, "packet"),
-            bytes(totals.wire_bytes)
+            binary_bytes(totals.wire_bytes)
         )?;
         let mut parts = vec![format!("ICRC ok {}", totals.icrc_ok)];
         for (count, name) in [
@@ -168,7 +169,7 @@ fn traffic_table(flows: &[(usize, &Flow)]) -> Table {
             flow.transport.map_or("-".into(), |t| t.to_string()),
             flow.peer.map_or("-".into(), |peer| (peer + 1).to_string()),
             flow.counters.packets.to_string(),
-            bytes(flow.counters.payload_bytes),
+            binary_bytes(flow.counters.payload_bytes),
             flow.duration().map_or("-".into(), duration),
             flow.bits_per_sec().map_or("-".into(), rate),
         ]);
@@ -272,21 +273,6 @@ fn count_or_dash(count: u64) -> String {
         0 => "-".into(),
         n => n.to_string(),
     }
-}
-
-/// A number of bytes, in binary units, with one decimal from 1 KiB on.
-fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
 }
 
 /// Bits per second, in decimal units, as links are rated.

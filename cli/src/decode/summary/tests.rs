@@ -1,14 +1,14 @@
 use std::time::Duration;
 
-use super::{CellAlignment::Left, CellAlignment::Right, bytes, duration, rate, table};
+use super::{CellAlignment::Left, CellAlignment::Right, binary_bytes, duration, rate, table};
 
 #[test]
 fn numbers_are_readable() {
-    assert_eq!(bytes(0), "0 B");
-    assert_eq!(bytes(1023), "1023 B");
-    assert_eq!(bytes(1024), "1.0 KiB");
-    assert_eq!(bytes(1 << 20), "1.0 MiB");
-    assert_eq!(bytes(u64::MAX), "16.0 EiB");
+    assert_eq!(binary_bytes(0), "0 B");
+    assert_eq!(binary_bytes(1023), "1023 B");
+    assert_eq!(binary_bytes(1024), "1.0 KiB");
+    assert_eq!(binary_bytes(1 << 20), "1.0 MiB");
+    assert_eq!(binary_bytes(u64::MAX), "16.0 EiB");
     assert_eq!(rate(0.0), "0.0 b/s");
     assert_eq!(rate(999.9), "999.9 b/s");
     assert_eq!(rate(46.25e9), "46.2 Gb/s");

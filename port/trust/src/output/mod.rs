@@ -47,6 +47,21 @@ pub fn write_to_stderr(line: &str) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
+/// A number of bytes in binary units, with one decimal from 1 KiB on.
+pub fn binary_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
 /// Names standard output in an error of a write to it. Keeps the kind, by which callers recognise a reader
 /// that has gone, and by which `write_all` retries.
 pub fn named(error: io::Error) -> io::Error {

@@ -2,8 +2,8 @@
 //!
 //! A thread that is cancelled unwinds its stack from the first cancellation point that it reaches,
 //! and many system calls are one. Rust code must not be unwound in this way: locks would stay locked,
-//! and a `catch_unwind` ends the process. So each function defers cancellation while its body runs.
-//! The functions that wait for an event wait outside of their bodies (`wait`).
+//! and a `catch_unwind` ends the process. So each C function of a library defers cancellation while its
+//! body runs, and blocks in the kernel outside of its body.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -15,12 +15,15 @@ unsafe extern "C" {
 }
 
 /// Defers the cancellation of the calling thread until it is dropped. May be nested.
-pub(crate) struct Deferred {
+#[derive(Debug)]
+pub struct Deferred {
     before: c_int,
 }
 
 impl Deferred {
-    pub(crate) fn new() -> Self {
+    /// Defers it from now on.
+    #[expect(clippy::new_without_default, reason = "it has an effect")]
+    pub fn new() -> Self {
         let mut before = 0;
         // SAFETY: the state is a valid one, and `before` is writable.
         unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
