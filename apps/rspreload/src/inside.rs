@@ -32,6 +32,22 @@ pub(crate) fn is_inside() -> bool {
     DEPTH.with(|depth| depth.get() > 0)
 }
 
+/// Runs a call in which librdmacm may sleep. A signal handler that interrupts it is the program's, and so is a
+/// child that the handler forks.
+pub(crate) fn sleep<T>(call: impl FnOnce() -> T) -> T {
+    let _outside = Outside(DEPTH.replace(0));
+    call()
+}
+
+/// The depth to go back to, also if the thread is cancelled.
+struct Outside(u32);
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        DEPTH.set(self.0);
+    }
+}
+
 struct Begin {
     start: Start,
     argument: *mut c_void,

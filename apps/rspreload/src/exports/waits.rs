@@ -7,14 +7,14 @@ use crate::errno::{Errno, call, check};
 use crate::kinds::Kind;
 use crate::select::Sets;
 use crate::signals::Mask;
-use crate::{cancel, descriptors, epoll, poll, real, select, table};
+use crate::{cancel, descriptors, epoll, inside, poll, real, select, table};
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use std::ffi::c_int;
 
 replace! {
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
     match read_entries(fds, count) {
-        None => real::poll(fds, count, timeout),
+        None => inside::sleep(|| real::poll(fds, count, timeout)),
         Some(fds) => run_wait(|| poll::wait(fds, Until::from_milliseconds(timeout), None)),
     }
 
@@ -27,7 +27,7 @@ replace! {
 
     fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     match read_entries(fds, count) {
-        None => real::ppoll(fds, count, timeout, mask),
+        None => inside::sleep(|| real::ppoll(fds, count, timeout, mask)),
         Some(fds) => run_wait(|| {
             let until = Until::from_timespec(timeout)?;
             poll::wait(fds, until, Mask::new(mask)?.as_ref())

@@ -51,6 +51,7 @@ cases! {
     edges_are_seen_while_another_thread_works, 2, 4096;
     a_thread_that_waits_for_the_kernel_can_be_cancelled, 0, 0;
     a_thread_is_cancelled_after_its_wait_for_rdma, 1, 2;
+    a_handler_sends_while_its_thread_waits, 1, 1;
     "forks":
     a_child_serves_what_its_parent_accepted, 1, 18;
     a_program_gets_the_connection, 1, 14;
@@ -66,6 +67,7 @@ cases! {
     what_a_parent_relays_outlasts_it, 1, 12;
     what_a_parent_relays_outlasts_an_exit_at_once, 1, 12;
     last_words, 3, 30;
+    a_handler_forks_while_its_thread_waits, 1, 1;
     "numbers":
     a_close_by_number_is_a_close, 2, 4;
     calls_by_number_are_those_by_name, 1, 15;

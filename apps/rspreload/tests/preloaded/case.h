@@ -20,6 +20,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -109,6 +110,39 @@ __attribute__((unused)) static void ended(pid_t child)
     int status;
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* Sends SIGUSR1 to the main thread once it sleeps in poll or ppoll. */
+__attribute__((unused)) static void *interrupt_a_wait(void *main_thread)
+{
+    char path[64];
+    long number = -1;
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)getpid());
+    while (number != SYS_ppoll
+#ifdef SYS_poll
+           && number != SYS_poll
+#endif
+    ) {
+        FILE *file = fopen(path, "r");
+        CHECK(file);
+        if (fscanf(file, "%ld", &number) != 1)
+            number = -1; /* It runs. */
+        fclose(file);
+    }
+    CHECK(!pthread_kill(*(pthread_t *)main_thread, SIGUSR1));
+    return 0;
+}
+
+/* Waits until a handler of SIGUSR1 interrupts the wait. */
+__attribute__((unused)) static void wait_for_handler(int fd, void (*handler)(int))
+{
+    struct sigaction action = {.sa_handler = handler};
+    struct pollfd entry = {fd, POLLIN, 0};
+    pthread_t thread, own = pthread_self();
+    CHECK(!sigaction(SIGUSR1, &action, 0));
+    CHECK(!pthread_create(&thread, 0, interrupt_a_wait, &own));
+    FAILS(poll(&entry, 1, -1), EINTR);
+    CHECK(!pthread_join(thread, 0));
 }
 
 static char **arguments;

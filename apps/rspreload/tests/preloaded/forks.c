@@ -478,6 +478,28 @@ static void last_words(void)
     }
 }
 
+static void fork_a_client(int signal)
+{
+    (void)signal;
+    if (forked())
+        return;
+    say(client(), "x");
+    exit(0);
+}
+
+/* PostgreSQL's postmaster, until release 15, forks in handlers that interrupt its wait. */
+static void a_handler_forks_while_its_thread_waits(void)
+{
+    int at_fd = listener();
+    wait_for_handler(at_fd, fork_a_client);
+    int b = accept(at_fd, 0, 0);
+    CHECK(b >= 0);
+    hear(b, "x");
+    hear_end(b);
+    int status;
+    CHECK(wait(&status) > 0 && status == 0);
+}
+
 CASES({"a_child_serves_what_its_parent_accepted", a_child_serves_what_its_parent_accepted},
       {"a_server_forks_for_each_connection", a_server_forks_for_each_connection},
       {"a_program_gets_the_connection", a_program_gets_the_connection}, {"executed", executed},
@@ -497,4 +519,5 @@ CASES({"a_child_serves_what_its_parent_accepted", a_child_serves_what_its_parent
       {"what_a_parent_relays_outlasts_it", what_a_parent_relays_outlasts_it},
       {"what_a_parent_relays_outlasts_an_exit_at_once",
        what_a_parent_relays_outlasts_an_exit_at_once},
-      {"last_words", last_words})
+      {"last_words", last_words},
+      {"a_handler_forks_while_its_thread_waits", a_handler_forks_while_its_thread_waits})

@@ -479,6 +479,23 @@ static void a_thread_is_cancelled_after_its_wait_for_rdma(void)
     say(one, "y");
 }
 
+static int of_handler;
+
+static void send_a_byte(int signal)
+{
+    (void)signal;
+    CHECK(write(of_handler, "x", 1) == 1);
+}
+
+/* POSIX allows a handler to send. */
+static void a_handler_sends_while_its_thread_waits(void)
+{
+    int b;
+    connection(&of_handler, &b);
+    wait_for_handler(b, send_a_byte);
+    hear(b, "x");
+}
+
 CASES({"poll_and_select_mix_descriptors", poll_and_select_mix_descriptors},
       {"select_looks_at_no_more_than_there_is", select_looks_at_no_more_than_there_is},
       {"a_mask_lets_a_pending_signal_through", a_mask_lets_a_pending_signal_through},
@@ -491,4 +508,5 @@ CASES({"poll_and_select_mix_descriptors", poll_and_select_mix_descriptors},
       {"a_thread_that_accepts_by_tcp_can_be_cancelled",
        a_thread_that_accepts_by_tcp_can_be_cancelled},
       {"a_thread_is_cancelled_after_its_wait_for_rdma",
-       a_thread_is_cancelled_after_its_wait_for_rdma})
+       a_thread_is_cancelled_after_its_wait_for_rdma},
+      {"a_handler_sends_while_its_thread_waits", a_handler_sends_while_its_thread_waits})
