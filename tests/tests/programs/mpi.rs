@@ -150,3 +150,12 @@ fn mpich_5_over_ucx() {
         "-genv MPIR_CVAR_NOLOCAL 1 -genv MPIR_CVAR_CH4_NETMOD ucx",
     );
 }
+
+/// The wheels bring no libfabric: Debian's is used.
+#[test]
+fn intel_mpi_over_libfabric() {
+    mpi_of_wheel(
+        "impi_rt",
+        "-genv I_MPI_FABRICS ofi -genv I_MPI_OFI_PROVIDER verbs",
+    );
+}
