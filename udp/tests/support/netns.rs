@@ -13,6 +13,12 @@ pub(crate) const NEAR_LOCAL: &str = "fe80::1";
 pub(crate) const FAR_LOCAL: &str = "fe80::2";
 const MTU: usize = 9000;
 
+/// The link-local addresses of the near and the far end.
+pub(crate) fn link_local() -> (IpAddr, IpAddr) {
+    let parse = |text: &str| text.parse().expect("an address");
+    (parse(NEAR_LOCAL), parse(FAR_LOCAL))
+}
+
 /// Interface `near` with [`NEAR`] in one namespace, `far` with [`FAR`] in another.
 pub(crate) struct Pair {
     pub(crate) near: End,
