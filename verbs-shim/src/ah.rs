@@ -1,10 +1,10 @@
 //! Address handles.
 
 use crate::convert::{c_gid, gid};
-use crate::limits::MAX_AHS;
 use crate::prelude::*;
 use crate::state::{Context, State, check_port};
 use roce_verbs::datagram::{AddressHandle, AddressOptions, DatagramHeader};
+use roce_verbs::device::{CountedObject, LimitedObject};
 
 #[repr(C)]
 pub(crate) struct Ah {
@@ -12,7 +12,7 @@ pub(crate) struct Ah {
     pub(crate) handle: AddressHandle,
     pub(crate) state: Arc<State>,
     _pd: Use,
-    _counted: Use,
+    _counted: CountedObject,
 }
 
 first_part!(IbvAh => Ah._c);
@@ -56,7 +56,11 @@ pub(crate) extern "C" fn create_ah(pd: Handle<IbvPd>, attr: In<IbvAhAttr>) -> *m
 fn create(pd: Handle<IbvPd>, attr: &IbvAhAttr) -> Result<*mut IbvAh, Errno> {
     let domain = pd.get()?;
     check_path(attr)?;
-    let one = domain.state.counts.ahs.try_add(MAX_AHS)?;
+    let one = domain
+        .state
+        .counts
+        .add(LimitedObject::AddressHandle)
+        .or_errno()?;
     let IbvGlobalRoute {
         sgid_index, dgid, ..
     } = attr.grh;

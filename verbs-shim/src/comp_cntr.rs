@@ -1,16 +1,16 @@
 //! Completion counters, since rdma-core 65.
 
-use crate::limits::MAX_COMP_CNTRS;
 use crate::prelude::*;
 use crate::state::State;
 use roce_verbs::completion::{CompletionCounter, CountedOps, CounterUnit};
+use roce_verbs::device::{CountedObject, LimitedObject};
 
 #[repr(C)]
 pub(crate) struct CompCntr {
     _c: CPart<IbvCompCntr>,
     counter: CompletionCounter,
     state: Arc<State>,
-    _counted: Use,
+    _counted: CountedObject,
 }
 
 first_part!(IbvCompCntr => CompCntr._c);
@@ -28,7 +28,7 @@ pub(crate) extern "C" fn query_comp_cntr_caps(
         }
         let known = IbvCompCntrCaps {
             max_value: u64::MAX,
-            max_counters: MAX_COMP_CNTRS as u32,
+            max_counters: LimitedObject::CompletionCounter.max() as u32,
             supported_qp_attach_ops: CountedOps::all().bits(),
         };
         caps.put_prefix(&known, size)
@@ -49,7 +49,10 @@ pub(crate) extern "C" fn create_comp_cntr(
             _ => CounterUnit::Requests,
         };
         Ok(Handle::into_raw(CompCntr {
-            _counted: state.counts.comp_cntrs.try_add(MAX_COMP_CNTRS)?,
+            _counted: state
+                .counts
+                .add(LimitedObject::CompletionCounter)
+                .or_errno()?,
             _c: CPart::new(IbvCompCntr { context, handle: 0 }),
             counter: state.roce.create_counter(unit),
             state: Arc::clone(state),

@@ -1,12 +1,13 @@
 //! Opens and closes devices, and the table of their functions.
 
-use crate::limits::Counts;
 use crate::objects::Registry;
 use crate::prelude::*;
 use crate::state::{Context, State};
 use crate::wait::make_blocking;
 use crate::{cq, dm, domain, import, mr, mw, prefetch, qp, query, srq, xrc};
 use roce_trust::fork;
+use roce_verbs::device::ObjectCounts;
+use roce_verbs::qp::XrcFiles;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::null;
 
@@ -21,12 +22,12 @@ pub(crate) extern "C" fn open_device(device: Handle<IbvDevice>) -> *mut IbvConte
         make_blocking(&events)?;
         let command = import::new_descriptor()?;
         let state = Arc::new(State {
+            xrc_files: XrcFiles::new(&roce),
             roce,
             device,
             events,
             objects: Registry::default(),
-            counts: Counts::default(),
-            xrc_files: Mutex::default(),
+            counts: ObjectCounts::default(),
             contexts: Users::default(),
         });
         import::register(&command, &state)?;

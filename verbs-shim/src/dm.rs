@@ -44,24 +44,6 @@ fn size(number: u64) -> Result<usize, Errno> {
     usize::try_from(number).map_err(|_| Errno::EINVAL)
 }
 
-/// The unit in which device memory is copied, in bytes. Real devices do not support smaller units,
-/// so this one refuses them, too.
-const WORD: usize = 4;
-
-/// # Errors
-/// `EINVAL` if the range does not consist of whole words.
-fn check_words(offset: u64, len: usize) -> Result<usize, Errno> {
-    let offset = size(offset)?;
-    if offset.is_multiple_of(WORD) && len.is_multiple_of(WORD) {
-        Ok(offset)
-    } else {
-        Err(Errno::EINVAL)
-    }
-}
-
-/// The maximum of `log_align_req`: one page.
-const MAX_LOG_ALIGN: u32 = 12;
-
 /// `ibv_alloc_dm`. It also works in a forked child, whose memory is its own and can't be imported.
 pub(crate) extern "C" fn alloc_dm(
     context: Handle<IbvContext>,
@@ -71,11 +53,10 @@ pub(crate) extern "C" fn alloc_dm(
         let state = &context.get_of_any_process()?.state;
         let attr = attr.read()?;
         check_bits("comp_mask", attr.comp_mask, 0_u32, Errno::EINVAL)?;
-        if attr.log_align_req > MAX_LOG_ALIGN || attr.length == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let memory = state.roce.alloc_device_memory(attr.length);
-        let memory = memory.map_err(|_| Errno::ENOMEM)?;
+        let memory = state
+            .roce
+            .alloc_device_memory(attr.length, attr.log_align_req);
+        let memory = memory.or_errno()?;
         let share = |handle| SharedDm {
             memory,
             users: Users::default(),
@@ -119,18 +100,14 @@ pub(crate) extern "C" fn unimport_dm(dm: Handle<IbvDm>) {
 extern "C" fn memcpy_to_dm(dm: Handle<IbvDm>, offset: u64, from: In<u8>, len: usize) -> c_int {
     guard::errno("ibv_memcpy_to_dm", || {
         let memory = &dm.get()?.shared.memory;
-        memory
-            .copy_to(check_words(offset, len)?, from.slice(len)?)
-            .or_errno()
+        memory.copy_to(size(offset)?, from.slice(len)?).or_errno()
     })
 }
 
 extern "C" fn memcpy_from_dm(to: Out<u8>, dm: Handle<IbvDm>, offset: u64, len: usize) -> c_int {
     guard::errno("ibv_memcpy_from_dm", || {
         let memory = &dm.get()?.shared.memory;
-        memory
-            .copy_from(check_words(offset, len)?, to.slice(len)?)
-            .or_errno()
+        memory.copy_from(size(offset)?, to.slice(len)?).or_errno()
     })
 }
 

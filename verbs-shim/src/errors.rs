@@ -8,13 +8,13 @@ use roce_verbs::cm::{ListenError, PortClaimError};
 use roce_verbs::completion::{AttachCounterError, CqResizeError};
 use roce_verbs::datagram::MulticastError;
 use roce_verbs::datapath::PortError;
-use roce_verbs::device::{OpenError, StartError};
+use roce_verbs::device::{OpenError, StartError, TooManyObjects};
 use roce_verbs::memory::{
-    AccessError, BufferRangeError, DeregisterError, NotMapped, NotPersistent, ProgramRegionError,
-    RegionError, RegisterError, ReregisterError,
+    AccessError, BufferRangeError, DeregisterError, DeviceMemoryError, NotMapped, NotPersistent,
+    ProgramRegionError, RegionError, RegisterError, ReregisterError,
 };
 use roce_verbs::qp::{
-    ConnectError, CreateQpError, FixedAttributesError, ModifyError, QpError, SrqError,
+    ConnectError, CreateQpError, FixedAttributesError, ModifyError, QpError, SrqError, XrcFileError,
 };
 use roce_verbs::rdma_cm::IdError;
 use roce_verbs::roce_cm::{Addresses, CmError};
@@ -101,6 +101,7 @@ to_errno! {
         Self::QpnsUsedUp { .. } => Errno::ENOMEM,
         Self::Srq(error) => error.to_errno(),
     }
+    DeviceMemoryError { Self::TooLarge { .. } => Errno::ENOMEM, }
     FixedAttributesError {}
     IdError {
         Self::NoSuchDevice(_) => Errno::ENODEV,
@@ -160,6 +161,10 @@ to_errno! {
         Self::InUse { .. } | Self::DomainInUse { .. } => Errno::EBUSY,
         Self::TooMany { .. } => Errno::ENOMEM,
     }
+    XrcFileError {
+        Self::NotOpen => Errno::EAGAIN,
+        Self::System(error) => *error,
+    }
     StartError {
         Self::Datapath { .. } => Errno::EOPNOTSUPP,
         Self::Stopped { .. } => Errno::EIO,
@@ -189,6 +194,13 @@ impl ToErrno for NotMapped {
 impl ToErrno for PortError {
     fn to_errno(&self) -> Errno {
         self.source.to_errno()
+    }
+}
+
+/// As with a device whose table of such objects is full.
+impl ToErrno for TooManyObjects {
+    fn to_errno(&self) -> Errno {
+        Errno::ENOMEM
     }
 }
 

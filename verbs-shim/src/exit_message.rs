@@ -34,26 +34,13 @@ extern "C" fn at_exit(status: c_int, _: *mut c_void) {
 }
 
 fn print_exit_message(has_succeeded: bool) {
-    let Some(totals) = totals_of_this_program() else {
+    let totals = totals_of_this_program();
+    let Some(totals) = totals.filter(|totals| totals.misses_device(has_succeeded)) else {
         return;
     };
-    // A program that fails may not have found the device that it looked for.
-    if totals.devices_opened > 0 || (totals.only_lists() && has_succeeded) {
-        return;
-    }
     let name = std::fs::read("/proc/self/comm").unwrap_or_default();
     let name = String::from_utf8_lossy(&name);
-    let name = name.trim();
-    let renaming = match totals.only_lists() {
-        true => {
-            "; ROCE_DEVICE_NAMES=INTERFACE=NAME gives a device the name that a program looks for"
-        }
-        false => "",
-    };
-    let line = format!(
-        "roce run: no RDMA device was opened by {name} or what it started; `roce doctor {name}` \
-         looks for the cause{renaming}\n"
-    );
+    let line = format!("roce run: {}\n", totals.no_device_opened(name.trim(), None));
     // At exit, there is nowhere to report an error.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

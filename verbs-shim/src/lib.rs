@@ -37,7 +37,6 @@ mod handlers;
 mod handles;
 mod import;
 mod injected;
-mod limits;
 mod log;
 mod mr;
 mod mr_ex;

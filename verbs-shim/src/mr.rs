@@ -1,12 +1,12 @@
 //! Memory regions.
 
 use crate::convert::access;
-use crate::limits::MAX_MRS;
 use crate::pd::Pd;
 use crate::prelude::*;
 use crate::region::{Region, Uses};
 use crate::state::State;
 use roce_verbs::Access;
+use roce_verbs::device::LimitedObject;
 use roce_verbs::memory::{Memory, ProgramMemory, ProgramRegion, ProgramRegionChange, Registration};
 
 /// One C object for a memory region. Several may share one [`Region`].
@@ -62,7 +62,11 @@ pub(crate) fn expose(
     let uses = Uses {
         pd: domain.users.add(),
         device_memory,
-        _count: domain.state.counts.mrs.try_add(MAX_MRS)?,
+        _counted: domain
+            .state
+            .counts
+            .add(LimitedObject::MemoryRegion)
+            .or_errno()?,
     };
     let regions = &domain.state.objects.regions;
     let region = regions.insert(|handle| Region::new(memory, handle, uses));

@@ -1,8 +1,8 @@
 //! Memory windows.
 
 use crate::convert::{access, send_flags};
-use crate::limits::MAX_MWS;
 use crate::prelude::*;
+use roce_verbs::device::{CountedObject, LimitedObject};
 use roce_verbs::memory::{MemoryWindow, MwType};
 use roce_verbs::{SendOp, SendRequest};
 
@@ -11,7 +11,7 @@ pub(crate) struct Mw {
     c: CPart<IbvMw>,
     window: MemoryWindow,
     _pd: Use,
-    _counted: Use,
+    _counted: CountedObject,
 }
 
 first_part!(IbvMw => Mw.c);
@@ -58,7 +58,11 @@ pub(crate) extern "C" fn alloc_mw(pd: Handle<IbvPd>, kind: u32) -> *mut IbvMw {
                 }));
             }
         };
-        let one = domain.state.counts.mws.try_add(MAX_MWS)?;
+        let one = domain
+            .state
+            .counts
+            .add(LimitedObject::MemoryWindow)
+            .or_errno()?;
         let window = domain.pd.alloc_mw(window_type).or_errno()?;
         Ok(Handle::into_raw(Mw {
             c: CPart::new(IbvMw {

@@ -4,7 +4,7 @@ use crate::handles::Handles;
 use crate::prelude::*;
 use crate::region::Region;
 use roce_verbs::completion::CqId;
-use roce_verbs::device::Unacknowledged;
+use roce_verbs::device::{CountedObject, Unacknowledged};
 use roce_verbs::memory::DeviceMemory;
 use roce_verbs::qp::Srqn;
 use roce_verbs::{ProtectionDomain, Qpn};
@@ -92,7 +92,7 @@ pub(crate) struct Domain {
     pub(crate) pd: ProtectionDomain,
     pub(crate) users: Users,
     pub(crate) handle: u32,
-    pub(crate) _counted: Use,
+    pub(crate) _counted: CountedObject,
     /// For a parent domain, the PD and thread domain that it was created from.
     pub(crate) parts: Vec<Use>,
 }

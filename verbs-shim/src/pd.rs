@@ -1,10 +1,10 @@
 //! Protection domains.
 
-use crate::limits::MAX_PDS;
 use crate::objects::Domain;
 use crate::prelude::*;
 use crate::state::State;
 use roce_verbs::ProtectionDomain;
+use roce_verbs::device::LimitedObject;
 use std::ops::Deref;
 
 /// A protection domain, which C may have several pointers to.
@@ -57,7 +57,10 @@ pub(crate) fn expose(
     state: &Arc<State>,
     uses: Vec<Use>,
 ) -> Result<*mut IbvPd, Errno> {
-    let one = state.counts.pds.try_add(MAX_PDS)?;
+    let one = state
+        .counts
+        .add(LimitedObject::ProtectionDomain)
+        .or_errno()?;
     let domain = state.objects.domains.insert(|handle| Domain {
         pd,
         users: Users::default(),

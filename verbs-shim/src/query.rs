@@ -3,10 +3,9 @@
 use crate::convert::c_gid;
 use crate::cq::MAX_CQE;
 use crate::device::c_text;
-use crate::limits::{MAX_AHS, MAX_CQS, MAX_MRS, MAX_MWS, MAX_PDS};
 use crate::prelude::*;
 use crate::state::{Context, check_port};
-use roce_verbs::device::{QpnRange, RoceVersion};
+use roce_verbs::device::{LimitedObject, QpnRange, RoceVersion};
 use roce_verbs::qp::{MAX_QUEUE_DEPTH, MAX_RD_ATOMIC, MAX_SRQS};
 use roce_verbs::settings::environment_vendor_part_id;
 use roce_verbs::work::{MAX_MESSAGE_BYTES, MAX_SGE};
@@ -49,19 +48,19 @@ fn device_attr(context: &Context) -> Result<IbvDeviceAttr, Errno> {
             | DEVICE_MEM_WINDOW_TYPE_2B,
         max_sge: sges,
         max_sge_rd: sges,
-        max_cq: int(MAX_CQS),
+        max_cq: int(LimitedObject::CompletionQueue.max()),
         max_cqe: int(MAX_CQE),
-        max_mr: int(MAX_MRS),
-        max_pd: int(MAX_PDS),
+        max_mr: int(LimitedObject::MemoryRegion.max()),
+        max_pd: int(LimitedObject::ProtectionDomain.max()),
         max_qp_rd_atom: fetches,
         max_res_rd_atom: MANY,
         max_qp_init_rd_atom: fetches,
         atomic_cap: ATOMIC_HCA,
-        max_mw: int(MAX_MWS),
+        max_mw: int(LimitedObject::MemoryWindow.max()),
         max_mcast_grp: MANY,
         max_mcast_qp_attach: MANY,
         max_total_mcast_qp_attach: MANY,
-        max_ah: int(MAX_AHS),
+        max_ah: int(LimitedObject::AddressHandle.max()),
         max_srq: int(MAX_SRQS),
         max_srq_wr: depth,
         max_srq_sge: sges,

@@ -1,6 +1,7 @@
 //! Registrations of memory, with what they use.
 
 use crate::prelude::*;
+use roce_verbs::device::CountedObject;
 use roce_verbs::memory::ProgramRegion;
 
 /// A registration. `ibv_dereg_mr` ends it, and so does closing the context.
@@ -17,7 +18,7 @@ pub(crate) struct Uses {
     /// The device memory that the region lies in, if it does.
     pub(crate) device_memory: Option<Use>,
     /// Counts towards the limit of regions.
-    pub(crate) _count: Use,
+    pub(crate) _counted: CountedObject,
 }
 
 impl Region {

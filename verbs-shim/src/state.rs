@@ -1,11 +1,9 @@
 //! The state that an open device and its objects share.
 
-use crate::limits::Counts;
 use crate::objects::Registry;
 use crate::prelude::*;
-use roce_verbs::device::AsyncEvents;
-use roce_verbs::qp::XrcDomain;
-use std::collections::HashMap;
+use roce_verbs::device::{AsyncEvents, ObjectCounts};
+use roce_verbs::qp::XrcFiles;
 use std::os::fd::OwnedFd;
 
 #[repr(C)]
@@ -31,10 +29,9 @@ pub(crate) struct State {
     pub(crate) events: AsyncEvents,
     pub(crate) objects: Registry,
     /// The numbers of objects of the limited kinds.
-    pub(crate) counts: Counts,
-    /// The XRC domains that are identified by files, by the file's device and inode. They last as long
-    /// as the context. They are not shared with other processes, although files exist for that.
-    pub(crate) xrc_files: Mutex<HashMap<(u64, u64), XrcDomain>>,
+    pub(crate) counts: ObjectCounts,
+    /// The XRC domains that files identify. They last as long as the context.
+    pub(crate) xrc_files: XrcFiles,
     /// The contexts that share this state: the opened one, and its imports.
     pub(crate) contexts: Users,
 }

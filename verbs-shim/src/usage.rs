@@ -16,22 +16,6 @@ impl Users {
         Use(Arc::clone(&self.0))
     }
 
-    /// Adds a user if there are fewer than `max`. If two threads race for the last place, both may
-    /// fail.
-    ///
-    /// # Errors
-    /// `ENOMEM` if there are `max` users, as with a device whose table is full.
-    pub(crate) fn try_add(&self, max: usize) -> Result<Use, Errno> {
-        let one = self.add();
-        // One of the references belongs to the owner.
-        if Arc::strong_count(&self.0) - 1 > max {
-            return Err(log::with_reason(Errno::ENOMEM, || {
-                format!("{max} objects of this kind exist, which is the maximum of an open device")
-            }));
-        }
-        Ok(one)
-    }
-
     /// # Errors
     /// `EBUSY` if there are any.
     pub(crate) fn check_none(&self) -> Result<(), Errno> {
@@ -49,14 +33,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_are_admitted_than_there_may_be() {
+    fn an_object_is_busy_while_it_has_users() {
         let users = Users::default();
-        let first = users.try_add(2).expect("one of two");
-        let second = users.try_add(2);
-        assert!(second.is_ok());
-        assert_eq!(users.try_add(2).map(drop), Err(Errno::ENOMEM));
+        assert_eq!(users.check_none(), Ok(()));
+        let (first, second) = (users.add(), users.add());
+        assert_eq!(users.check_none(), Err(Errno::EBUSY));
         drop(first);
-        assert!(users.try_add(2).is_ok(), "the place of the first");
         assert_eq!(users.check_none(), Err(Errno::EBUSY));
         drop(second);
         assert_eq!(users.check_none(), Ok(()));

@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 use crate::state::State;
-use roce_verbs::qp::XrcDomain;
+use roce_verbs::qp::{XrcDomain, XrcFileOptions};
 use std::os::fd::BorrowedFd;
 
 #[repr(C)]
@@ -15,23 +15,13 @@ pub(crate) struct Xrcd {
 
 first_part!(IbvXrcd => Xrcd._c);
 
-/// The domain that a file identifies.
-fn open_file(state: &State, fd: c_int, oflags: c_int) -> Result<XrcDomain, Errno> {
-    if fd < 0 {
-        return Err(Errno::EBADF);
-    }
-    // SAFETY: the program's descriptor, open for the call.
-    let file = nix::sys::stat::fstat(unsafe { BorrowedFd::borrow_raw(fd) })?;
-    let mut files = state.xrc_files.lock();
-    match files.get(&(file.st_dev, file.st_ino)) {
-        Some(_) if oflags & libc::O_EXCL != 0 => Err(Errno::EINVAL),
-        Some(domain) => Ok(domain.clone()),
-        None if oflags & libc::O_CREAT == 0 => Err(Errno::EAGAIN),
-        None => {
-            let domain = state.roce.create_xrcd();
-            files.insert((file.st_dev, file.st_ino), domain.clone());
-            Ok(domain)
-        }
+/// The program's file; `None` for -1.
+fn file<'a>(fd: c_int) -> Result<Option<BorrowedFd<'a>>, Errno> {
+    match fd {
+        -1 => Ok(None),
+        ..-1 => Err(Errno::EBADF),
+        // SAFETY: the program's descriptor, open for the call.
+        _ => Ok(Some(unsafe { BorrowedFd::borrow_raw(fd) })),
     }
 }
 
@@ -51,11 +41,11 @@ pub(crate) extern "C" fn open_xrcd(
         if comp_mask != both {
             return Err(Errno::EINVAL);
         }
-        let domain = match fd {
-            -1 if oflags & libc::O_CREAT == 0 => return Err(Errno::EINVAL),
-            -1 => state.roce.create_xrcd(),
-            _ => open_file(state, fd, oflags)?,
+        let options = XrcFileOptions {
+            creates: oflags & libc::O_CREAT != 0,
+            is_exclusive: oflags & libc::O_EXCL != 0,
         };
+        let domain = state.xrc_files.open(file(fd)?, options).or_errno()?;
         Ok(Handle::into_raw(Xrcd {
             _c: CPart::new(IbvXrcd { context }),
             domain,

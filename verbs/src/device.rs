@@ -6,6 +6,7 @@ pub use crate::environment::BOARD_ID;
 pub use crate::error::{OpenError, StartError};
 pub use crate::events::{AsyncEvents, Unacknowledged};
 pub use crate::gid::{Gid, GidEntry, GidKind, ParseGidError};
+pub use crate::limits::{CountedObject, LimitedObject, ObjectCounts, TooManyObjects};
 pub use crate::runtime::{Driving, EventQueue};
 pub use roce_stack::{Event, QpnRange, RoceVersion, TxMeta};
 pub use roce_trust::Interface;

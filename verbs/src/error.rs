@@ -354,3 +354,68 @@ debug_as_display!(RegionError);
 impl std::error::Error for RegionError {}
 
 from_causes!(RegionError: Range(BufferRangeError), Register(RegisterError));
+
+/// Why device memory was not allocated, or not copied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeviceMemoryError {
+    /// The allocation has no bytes.
+    Empty,
+    /// The allocation is too large.
+    TooLarge {
+        /// Its length in bytes.
+        len: usize,
+        /// The largest one.
+        max: usize,
+    },
+    /// The alignment is too large.
+    Alignment {
+        /// The requested alignment, as a power of two.
+        log2_alignment: u32,
+        /// The largest one.
+        max: u32,
+    },
+    /// The offset or the length of a copy is not a multiple of 4.
+    NotWords {
+        /// The offset in bytes.
+        offset: usize,
+        /// The length in bytes.
+        len: usize,
+    },
+    /// The bytes are not within the memory.
+    Range(BufferRangeError),
+}
+
+impl fmt::Display for DeviceMemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(
+                f,
+                "0 bytes of device memory are requested, but it must be 1 or more"
+            ),
+            Self::TooLarge { len, max } => write!(
+                f,
+                "{len} bytes of device memory are requested, but one allocation has at most {max}"
+            ),
+            Self::Alignment {
+                log2_alignment,
+                max,
+            } => write!(
+                f,
+                "log_align_req is {log2_alignment}, but must be 0 to {max}"
+            ),
+            Self::NotWords { offset, len } => write!(
+                f,
+                "{len} bytes at offset {offset} of device memory are copied, but both numbers must \
+                 be multiples of 4"
+            ),
+            Self::Range(error) => error.fmt(f),
+        }
+    }
+}
+
+debug_as_display!(DeviceMemoryError);
+
+impl std::error::Error for DeviceMemoryError {}
+
+from_causes!(DeviceMemoryError: Range(BufferRangeError));

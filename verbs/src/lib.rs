@@ -174,6 +174,7 @@ mod environment;
 mod error;
 mod events;
 mod gid;
+mod limits;
 pub mod memory;
 pub mod observation;
 mod pd;

@@ -4,8 +4,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use roce_verbs::completion::WcOpcode;
 use roce_verbs::memory::{
-    DeregisterError, Memory, MwType, ProcessMemory, ProgramMemory, ProgramRegion,
-    ProgramRegionChange, ProgramRegionError, Registration,
+    DeregisterError, DeviceMemoryError, MAX_DEVICE_MEMORY_BYTES, Memory, MwType, ProcessMemory,
+    ProgramMemory, ProgramRegion, ProgramRegionChange, ProgramRegionError, Registration,
 };
 use roce_verbs::work::{Flush, FlushPlacement, FlushSelectivity, PostError, SendFlags};
 use roce_verbs::{
@@ -208,7 +208,7 @@ fn inline_data_can_be_overwritten_at_once() {
 #[test]
 fn device_memory_is_zero_based() {
     let (a, b) = pair();
-    let memory = b.context.alloc_device_memory(1000).expect("allocated");
+    let memory = b.context.alloc_device_memory(1000, 0).expect("allocated");
     memory.copy_to(500, &[4; 100]).expect("in range");
     let region = memory.register(&b.pd, 500, 100, all_rights());
     let region = region.expect("registered");
@@ -222,7 +222,37 @@ fn device_memory_is_zero_based() {
     assert_eq!(bytes(&sink, 0, 100), [4; 100]);
     let beyond = SendOp::Read(region.remote(1));
     assert_eq!(a.run(beyond, &[local]), WcStatus::RemoteAccessError);
-    assert!(b.context.alloc_device_memory(usize::MAX).is_err());
+    for (len, log2_alignment, expected) in [
+        (0, 0, DeviceMemoryError::Empty),
+        (
+            usize::MAX,
+            0,
+            DeviceMemoryError::TooLarge {
+                len: usize::MAX,
+                max: MAX_DEVICE_MEMORY_BYTES,
+            },
+        ),
+        (
+            64,
+            13,
+            DeviceMemoryError::Alignment {
+                log2_alignment: 13,
+                max: 12,
+            },
+        ),
+    ] {
+        let refused = b.context.alloc_device_memory(len, log2_alignment);
+        assert_eq!(refused.map(drop), Err(expected));
+    }
+    let memory = b.context.alloc_device_memory(64, 12).expect("allocated");
+    let refused = |offset, len| Err(DeviceMemoryError::NotWords { offset, len });
+    assert_eq!(memory.copy_to(62, &[1; 4]), refused(62, 4));
+    assert_eq!(memory.copy_from(60, &mut [0; 3]), refused(60, 3));
+    assert_eq!(memory.copy_from(60, &mut [0; 4]), Ok(()));
+    assert!(matches!(
+        memory.copy_to(64, &[1; 4]),
+        Err(DeviceMemoryError::Range(_))
+    ));
 }
 
 #[test]

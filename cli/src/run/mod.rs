@@ -270,9 +270,8 @@ fn report_end(args: &RunArgs, name: &OsStr, end: ProgramEnd, totals: &Totals) ->
         _ => Vec::new(),
     };
     let succeeded = end == ProgramEnd::Code(0);
-    // A program that fails may not have found the device that it looked for.
     let has_listed = succeeded && totals.only_lists();
-    let nothing = totals.devices_opened == 0 && !has_listed && !args.quiet;
+    let nothing = totals.misses_device(succeeded) && !args.quiet;
     if args.require_traffic && succeeded && !totals.has_traffic() {
         if args.summary {
             say(

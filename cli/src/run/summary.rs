@@ -11,7 +11,7 @@ pub(super) fn text(program: &str, totals: &Totals, devices: &[String], has_liste
     let Totals {
         processes,
         devices_opened,
-        lists,
+        lists: _,
         qps,
         connections,
         tx_bytes,
@@ -23,14 +23,7 @@ pub(super) fn text(program: &str, totals: &Totals, devices: &[String], has_liste
         return format!("{program}: devices were listed, and none was opened");
     }
     if devices_opened == 0 {
-        // It has failed, maybe since no device has the name that it looks for.
-        let renaming = match lists {
-            0 => "",
-            _ => {
-                "; ROCE_DEVICE_NAMES=INTERFACE=NAME gives a device the name that a program looks for"
-            }
-        };
-        return nothing_opened(program, devices) + renaming;
+        return nothing_opened(program, totals, devices);
     }
     format!(
         "{program}: {} opened devices, {} in all; {}, {connections} of them connected to a peer; \
@@ -54,16 +47,13 @@ pub(super) fn text(program: &str, totals: &Totals, devices: &[String], has_liste
 }
 
 /// The message that no device was opened, with those that could have been.
-pub(super) fn nothing_opened(program: &str, devices: &[String]) -> String {
+pub(super) fn nothing_opened(program: &str, totals: &Totals, devices: &[String]) -> String {
     let there = match devices {
         [] => "there is none, because no interface is up and has an address".to_owned(),
         [only] => format!("the only one here is {only}"),
         [others @ .., last] => format!("those here are {} and {last}", others.join(", ")),
     };
-    format!(
-        "no RDMA device was opened by {program} or what it started: {there}; `roce doctor {program}` \
-         looks for the cause"
-    )
+    totals.no_device_opened(program, Some(&there))
 }
 
 /// Why a program that succeeded counts as a failure.

@@ -11,20 +11,21 @@ pub struct RateLimit {
     /// alone. A QP that sends without a break sends bursts of the bytes that its rate allows in 10
     /// us, if this is less.
     pub max_burst_bytes: u32,
+    /// The length of a typical packet in bytes; 0 means the path MTU. Each packet counts with its actual
+    /// length, so this does not affect the rate. A limit whose bursts are smaller is refused.
+    pub typical_packet_bytes: u32,
 }
 
 impl RateLimit {
     /// No limit.
-    pub const NONE: Self = Self {
-        kilobits_per_second: 0,
-        max_burst_bytes: 0,
-    };
+    pub const NONE: Self = Self::kilobits_per_second(0);
 
     /// A limit of `rate`, in units of 1,000 bits a second, with the default burst; 0 for no limit.
     pub const fn kilobits_per_second(rate: u32) -> Self {
         Self {
             kilobits_per_second: rate,
             max_burst_bytes: 0,
+            typical_packet_bytes: 0,
         }
     }
 

@@ -198,6 +198,10 @@ impl Qp {
         let from = self.core.state;
         // rule: 11.2.5.2-refused-unchanged
         let checked = attributes.check(self.core.kind, from, limits.max_packet_bytes);
+        let checked = checked.and_then(|()| match attributes.rate_limit {
+            Some(limit) => limit.check(self.core.config.path_mtu),
+            None => Ok(()),
+        });
         if let Err(refused) = checked {
             let to = attributes.state.unwrap_or(from);
             cx.observe.modify_refused(from, to);

@@ -6,12 +6,11 @@ mod poll;
 pub(crate) use moderate::modify_cq;
 
 use crate::convert::{c_opcode, c_status};
-use crate::limits::MAX_CQS;
 use crate::prelude::*;
 use crate::state::State;
 use roce_verbs::completion::Notify;
 use roce_verbs::datagram::NetworkHeader;
-use roce_verbs::device::Unacknowledged;
+use roce_verbs::device::{CountedObject, LimitedObject, Unacknowledged};
 use roce_verbs::{Completion, CompletionQueue};
 use std::hint::cold_path;
 use std::mem::offset_of;
@@ -31,7 +30,7 @@ pub(crate) struct Cq {
     pub(crate) users: Users,
     _channel: Option<Use>,
     _domain: Option<Use>,
-    _counted: Use,
+    _counted: CountedObject,
     poll: poll::Poll,
 }
 
@@ -155,7 +154,10 @@ fn create(
         parent.state.check_same(&state)?;
         domain = Some(parent.use_as_parent()?);
     }
-    let one = state.counts.cqs.try_add(MAX_CQS)?;
+    let one = state
+        .counts
+        .add(LimitedObject::CompletionQueue)
+        .or_errno()?;
     let queue = match channel {
         Some(channel) => {
             channel.state.check_same(&state)?;

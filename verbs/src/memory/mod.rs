@@ -14,7 +14,7 @@ mod registration;
 mod tied;
 mod window;
 
-pub use crate::error::RegionError;
+pub use crate::error::{DeviceMemoryError, RegionError};
 pub use crate::pd::ProtectionDomain;
 pub use device_memory::{DeviceMemory, MAX_DEVICE_MEMORY_BYTES};
 pub use durable::{DurableFiles, NotPersistent};

@@ -22,7 +22,7 @@ pub use roce_stack::{
 };
 pub use roce_wire::{PKey, PathMtu, Psn, QKey, Qpn, RnrTimer};
 pub use srq::{SharedReceiveQueue, SrqOptions};
-pub use xrc::XrcDomain;
+pub use xrc::{XrcDomain, XrcFileError, XrcFileOptions, XrcFiles};
 
 use crate::completion::CompletionQueue;
 use crate::context::Context;

@@ -196,14 +196,16 @@ impl Hunt<'_> {
         let limit = self.args.hunt.limit.map_or(LONGEST, |limit| limit.0);
         let run = self.runner.run(&[tally.variable()], limit)?;
         let name = self.prepared.name().to_string_lossy();
+        let totals = tally.totals();
         let (what, code) = if run.outcome != Outcome::Code(0) {
             let what = format!("the test must pass without faults, but: {}", run.outcome);
             (Some(what), 1)
-        } else if tally.totals().devices_opened == 0 {
+        } else if totals.devices_opened == 0 {
             let why = "so no fault can strike it";
             let devices = self.args.settings.devices()?;
             let devices: Vec<String> = devices.iter().map(Device::name).collect();
-            let what = format!("{}, {why}", summary::nothing_opened(&name, &devices));
+            let nothing = summary::nothing_opened(&name, &totals, &devices);
+            let what = format!("{nothing}, {why}");
             (Some(what), NO_TRAFFIC)
         } else {
             (None, 0)

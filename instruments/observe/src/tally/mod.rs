@@ -5,6 +5,7 @@
 //! process ends, and no process needs to be queried.
 
 mod memory;
+mod message;
 
 use memory::{Memory, SLOTS};
 use roce_stack::{Counters, Stat};

@@ -14,6 +14,7 @@ mod explanation;
 mod file;
 mod output;
 mod packets;
+mod refused;
 #[cfg(test)]
 mod tests;
 mod unfit;
@@ -25,8 +26,9 @@ pub use events::QpEventText;
 pub use evidence::{Evidence, PacketsNotSent, packets_not_sent};
 pub use explainer::Explainer;
 pub use explanation::Explanation;
-pub use output::{RefusedCall, WhyOutput, environment_why};
+pub use output::{WhyOutput, environment_why};
 pub use packets::{WHY_PCAP_VARIABLE, environment_why_packets};
+pub use refused::{RefusedCall, RefusedCalls};
 pub use roce_stack::{
     Cause, DeniedAccess, Extent, FailedRequest, Failure, QpEvent, Recorded, Verdict,
 };

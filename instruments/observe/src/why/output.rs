@@ -72,44 +72,6 @@ fn setting() -> Result<Option<WhyOutput>, Malformed> {
     }
 }
 
-/// A call that was refused.
-#[derive(Clone, Debug, Serialize)]
-#[non_exhaustive]
-pub struct RefusedCall<'a> {
-    /// The process.
-    pub process_id: u32,
-    /// The function, in C.
-    pub call: &'a str,
-    /// The name of the error, such as `EINVAL`.
-    pub errno: &'a str,
-    /// Which value was wrong, and what would be right, as far as that is known.
-    pub reason: &'a str,
-}
-
-impl<'a> RefusedCall<'a> {
-    /// A call of this process.
-    pub fn new(call: &'a str, errno: &'a str, reason: &'a str) -> Self {
-        Self {
-            process_id: std::process::id(),
-            call,
-            errno,
-            reason,
-        }
-    }
-}
-
-impl fmt::Display for RefusedCall<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            call,
-            errno,
-            reason,
-            ..
-        } = self;
-        write!(f, "{call}: {errno}: {reason}")
-    }
-}
-
 /// The number of explanations that one device writes in [`INTERVAL`]. Where a thousand QPs fail at
 /// once, they mostly fail for one reason.
 const MOST: u32 = 50;

@@ -357,9 +357,6 @@ impl QpAttributes {
         if let Some(mtu) = self.path_mtu {
             check_path_mtu(mtu, max_packet_bytes)?;
         }
-        if let Some(limit) = self.rate_limit {
-            check_rate_limit(limit)?;
-        }
         match self.path {
             // rule: A17.4.2-one-family
             Some(path) if path.src.is_ipv4() != path.dst.is_ipv4() => Err(ModifyError::BadValue {
@@ -400,16 +397,29 @@ fn check_path_mtu(mtu: PathMtu, max_packet_bytes: usize) -> Result<(), ModifyErr
     })
 }
 
-/// Checks that a burst size is given only together with a rate.
-fn check_rate_limit(limit: RateLimit) -> Result<(), ModifyError> {
-    if limit.kilobits_per_second != 0 || limit.max_burst_bytes == 0 {
-        return Ok(());
+impl RateLimit {
+    /// Checks that the sizes of bursts and packets are given only together with a rate, and that a
+    /// burst has room for a packet.
+    pub(crate) fn check(self, path_mtu: PathMtu) -> Result<(), ModifyError> {
+        let (rate, burst) = (self.kilobits_per_second, self.max_burst_bytes);
+        let packet = match self.typical_packet_bytes {
+            0 => path_mtu.bytes(),
+            bytes => bytes as usize,
+        };
+        let valid = match (rate, burst) {
+            (0, 0) if self.typical_packet_bytes == 0 => return Ok(()),
+            (0, _) => "a rate with or without sizes, or neither",
+            (_, 1..) if (burst as usize) < packet => "a burst of a packet or more, or 0",
+            _ => return Ok(()),
+        };
+        Err(ModifyError::BadValue {
+            attribute: "rate_limit",
+            given: format!(
+                "{rate} kbit/s in bursts of {burst} bytes with packets of {packet} bytes"
+            ),
+            valid: valid.to_owned(),
+        })
     }
-    Err(ModifyError::BadValue {
-        attribute: "rate_limit",
-        given: format!("none, in bursts of {} bytes", limit.max_burst_bytes),
-        valid: "a rate with or without a burst size, or neither".to_owned(),
-    })
 }
 
 #[cfg(test)]

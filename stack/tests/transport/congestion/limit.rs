@@ -169,6 +169,7 @@ fn a_burst_is_as_long_as_it_may_be() {
         let limited = RateLimit {
             kilobits_per_second: 10_000_000,
             max_burst_bytes,
+            typical_packet_bytes: 1,
         };
         limit(&mut hand, limited);
         let (_, config) = hand.node.nic.query_qp(hand.node.qpn).expect("a QP");
@@ -332,17 +333,24 @@ fn a_limit_is_for_who_may_send() {
         ..hand.setup.rts(hand.setup.psn[0])
     };
     let sqd = to_state(QpState::Sqd);
-    let burst_of_nothing = to_limit(RateLimit {
-        kilobits_per_second: 0,
-        max_burst_bytes: 4096,
-    });
+    let bad_limits = [(0, 4096, 0), (0, 0, 1024), (8, 1023, 0), (8, 1999, 2000)];
     let (nic, qpn) = (&mut hand.node.nic, hand.node.qpn);
     for step in [to_rts, to_limit(mbps(8)), sqd, to_limit(mbps(9))] {
         let done = nic.modify_qp(hand.now, qpn, &step);
         done.expect("legal");
     }
-    let refused = nic.modify_qp(hand.now, qpn, &burst_of_nothing);
-    assert!(matches!(refused, Err(ModifyError::BadValue { .. })));
+    for (kilobits_per_second, max_burst_bytes, typical_packet_bytes) in bad_limits {
+        let bad = RateLimit {
+            kilobits_per_second,
+            max_burst_bytes,
+            typical_packet_bytes,
+        };
+        let refused = nic.modify_qp(hand.now, qpn, &to_limit(bad));
+        assert!(
+            matches!(refused, Err(ModifyError::BadValue { .. })),
+            "{bad:?}"
+        );
+    }
     let (_, config) = nic.query_qp(qpn).expect("a QP");
     assert_eq!(config.rate_limit, mbps(9));
 }

@@ -158,6 +158,7 @@ fn a_qp_keeps_to_its_limit() {
     let limit = RateLimit {
         kilobits_per_second: 8_000,
         max_burst_bytes: 1,
+        typical_packet_bytes: 1,
     };
     // One byte a microsecond, and two packets at once.
     oracle.rate_limited((0, 0), (at(0), 100), limit, 1000);

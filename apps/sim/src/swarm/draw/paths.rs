@@ -74,6 +74,7 @@ fn limit(dice: &mut Dice) -> RateLimit {
     RateLimit {
         kilobits_per_second: dice.pick(&RATES),
         max_burst_bytes: dice.pick(&[0, 1, 5_000, 20_000]),
+        typical_packet_bytes: 1,
     }
 }
 

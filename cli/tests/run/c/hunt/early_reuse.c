@@ -1,6 +1,6 @@
 /* Sends 50 messages from one buffer.
  *
- * The bug: after 1 ms it takes a message for sent, and fills the buffer with the next one, though
+ * The bug: after 20 ms it takes a message for sent, and fills the buffer with the next one, though
  * the message may have to be sent again. Mended, it waits for the completion. */
 #include "pair.h"
 
@@ -21,7 +21,7 @@ int main(void)
 		while (!poll(p, 0, &wc))
 			;
 #else
-		if (!wait_a_little(p, 0, &wc, 1))
+		if (!wait_a_little(p, 0, &wc, 20))
 			continue;
 #endif
 		succeeded(&wc);
