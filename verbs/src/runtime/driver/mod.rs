@@ -12,12 +12,14 @@
 //! ([`standby`]). Asleep, it waits in `ppoll` for the port's sockets and the next timer, so an idle
 //! process costs no CPU. In each turn, it also reports changes of the interface.
 
+mod linger;
 mod standby;
 
 use super::Monitor;
 use super::device_state::WakeUpCounts;
 use super::wait::{PacketFds, poll_packets};
 use crate::runtime::DeviceState;
+use linger::Linger;
 use roce_trust::signals;
 use standby::Standby;
 use std::io;
@@ -26,14 +28,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An application counts as driving the NIC for this time after its last call.
 const APPLICATION_IDLE_AFTER: Duration = Duration::from_micros(500);
-
-/// The time that the thread keeps polling after its last work before it sleeps, unless another thread
-/// of the program waited for that work. That one needs a processor now, and will drive the NIC itself.
-const LINGER: Duration = Duration::from_micros(50);
 
 /// Starts the thread. It ends when [`DeviceState::stop`] is set and it is woken up.
 pub(crate) fn spawn(
@@ -62,7 +60,7 @@ fn drive(shared: &DeviceState, monitor: &mut Monitor) {
     // request, which does no harm.
     let _ = roce_udp::prefer_short_turns();
     let mut standby = Standby::default();
-    let mut last_busy = None;
+    let mut linger = Linger::default();
     while !shared.stop.load(Ordering::Acquire) {
         if let Some(changes) = monitor.changes() {
             shared.note_changes(changes);
@@ -83,16 +81,20 @@ fn drive(shared: &DeviceState, monitor: &mut Monitor) {
             engine.send(shared.now());
             (busy, std::mem::take(&mut engine.has_raised))
         };
+        let now = Instant::now();
         if has_raised {
-            last_busy = None;
+            // Another thread of the program waited for this work. It needs a processor now, and will
+            // drive the NIC itself.
+            linger.end();
         } else if busy {
-            last_busy = Some(std::time::Instant::now());
+            linger.note_work(now);
         }
-        if last_busy.is_none_or(|at| at.elapsed() > LINGER) {
+        if !linger.polls_at(now) {
             sleep(shared, monitor);
         } else if !busy {
             // Other threads that wait for this processor run first.
             std::thread::yield_now();
+            linger.note_yield(now, Instant::now());
         }
     }
 }
