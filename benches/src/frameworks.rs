@@ -1,7 +1,8 @@
-//! UCX, libfabric and Open MPI, each over this stack and over TCP, with both ends on one host.
+//! Programs that can use this stack or TCP, with both ends on one host: UCX, libfabric, Open MPI and others.
 
 use crate::veth::Lanes;
 use roce_tests::scene::Scene;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A program with one of its transports, and the same program over TCP.
@@ -10,11 +11,20 @@ pub struct Framework {
     /// Its name in the table.
     pub name: &'static str,
     script: &'static str,
+    /// The commands that the script needs.
+    needs: &'static [&'static str],
+    /// The compiler of the script's `PROGRAM`, which is [`MPI_SPEED`]; empty if it has none.
+    compiler: &'static str,
     /// The script's variable `TEST`: the test of `ucx_perftest`, or Open MPI's number of ranks.
     test: &'static str,
     ours: &'static str,
     tcp: &'static str,
+    /// The name of its latency in the table.
+    pub latency: &'static str,
 }
+
+/// The source of the benchmark of MPI.
+pub const MPI_SPEED: &str = "benches/src/frameworks/mpi_speed.c";
 
 /// The way of a program's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,16 +40,18 @@ pub enum Transport {
 /// The most bytes of connection management. The programs move 300 MB and more.
 const MANAGEMENT_BYTES: u64 = 20_000_000;
 
-/// The results of a program.
+/// The results of a program, as far as it has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// Half of the round trip of 8 bytes, in microseconds.
-    pub latency: f64,
+    /// What 8 bytes take, in microseconds.
+    pub latency: Option<f64>,
     /// Messages of 64 KiB, in bits per second.
-    pub medium: f64,
+    pub medium: Option<f64>,
     /// Messages of 1 MiB, in bits per second.
-    pub large: f64,
+    pub large: Option<f64>,
 }
+
+const HALF: &str = "half a round trip of 8 bytes";
 
 const UCX_OURS: &str = "UCX_TLS=rc_v,self UCX_NET_DEVICES=roce_lo:1 OPTIONS='--mca pml ucx' DOMAIN=roce_near PROVIDER=verbs";
 const UCX_TCP: &str = "UCX_TLS=tcp,self UCX_NET_DEVICES=lo OPTIONS='--mca pml ob1 --mca btl tcp,self' \
@@ -54,44 +66,106 @@ pub const FRAMEWORKS: [Framework; 6] = [
     Framework {
         name: "UCX tag",
         script: include_str!("frameworks/ucx.sh"),
+        needs: &["ucx_perftest"],
+        compiler: "",
         test: "tag",
         ours: UCX_OURS,
         tcp: UCX_TCP,
+        latency: HALF,
     },
     Framework {
         name: "UCX put",
         script: include_str!("frameworks/ucx.sh"),
+        needs: &["ucx_perftest"],
+        compiler: "",
         test: "ucp_put",
         ours: UCX_OURS,
         tcp: UCX_TCP,
+        latency: HALF,
     },
     Framework {
         name: "libfabric msg",
         script: include_str!("frameworks/libfabric.sh"),
+        needs: &["fi_pingpong"],
+        compiler: "",
         test: "",
         ours: UCX_OURS,
         tcp: UCX_TCP,
+        latency: HALF,
     },
     Framework {
         name: "Open MPI, pml ucx (TCP: btl tcp)",
         script: include_str!("frameworks/openmpi.sh"),
+        needs: &["mpirun.openmpi"],
+        compiler: "mpicc.openmpi",
         test: "2",
         ours: UCX_OURS,
         tcp: UCX_TCP,
+        latency: HALF,
     },
     Framework {
         name: "Open MPI, pml ucx, four ranks (TCP: btl tcp)",
         script: include_str!("frameworks/openmpi.sh"),
+        needs: &["mpirun.openmpi"],
+        compiler: "mpicc.openmpi",
         test: "4",
         ours: UCX_OURS,
         tcp: UCX_TCP,
+        latency: HALF,
     },
     Framework {
         name: "Open MPI, mtl ofi (TCP: mtl ofi)",
         script: include_str!("frameworks/openmpi.sh"),
+        needs: &["mpirun.openmpi"],
+        compiler: "mpicc.openmpi",
         test: "2",
         ours: OFI_OURS,
         tcp: OFI_TCP,
+        latency: HALF,
+    },
+];
+
+/// Others that can use TCP.
+pub const OTHERS: [Framework; 4] = [
+    Framework {
+        name: "MPICH",
+        script: include_str!("frameworks/mpich.sh"),
+        needs: &["mpiexec.mpich"],
+        compiler: "mpicc.mpich",
+        test: "",
+        ours: "UCX_TLS=rc_v,ud_v,self UCX_NET_DEVICES=roce_lo:1",
+        tcp: "UCX_TLS=tcp,self UCX_NET_DEVICES=lo",
+        latency: HALF,
+    },
+    Framework {
+        name: "qperf",
+        script: include_str!("frameworks/qperf.sh"),
+        needs: &["qperf"],
+        compiler: "",
+        test: "",
+        ours: "PROTOCOL=rc",
+        tcp: "PROTOCOL=tcp",
+        latency: HALF,
+    },
+    Framework {
+        name: "libiscsi, reads of tgt's disk, 16 at a time",
+        script: include_str!("frameworks/iscsi.sh"),
+        needs: &["tgtd", "iscsi-perf"],
+        compiler: "",
+        test: "",
+        ours: "LLD=iser",
+        tcp: "LLD=iscsi",
+        latency: "",
+    },
+    Framework {
+        name: "Mooncake, WRITEs one after the other",
+        script: include_str!("frameworks/two_ends.sh"),
+        needs: &["python3"],
+        compiler: "",
+        test: include_str!("frameworks/mooncake.py"),
+        ours: "PROTOCOL=rdma DEVICE=roce_lo",
+        tcp: "PROTOCOL=tcp DEVICE= MC_FORCE_TCP=1",
+        latency: "8 bytes",
     },
 ];
 
@@ -106,19 +180,25 @@ impl Framework {
             Transport::Sockets => (self.ours, Lanes::Off),
             Transport::Tcp => (self.tcp, Lanes::Off),
         };
+        let wheels = programs_folder().join("wheels");
         let scene = Scene::of(self.script)
             .with("SETTINGS", settings)
             .with("TEST", self.test)
-            .with("PROGRAM", &built.mpi)
             .with("ROCE", &built.roce)
             .with("LIBRARY", &built.library)
-            .with("ROCE_LOCAL", lanes.setting());
+            .with("ROCE_LOCAL", lanes.setting())
+            .with("PYTHONPATH", &wheels)
+            .with("LD_LIBRARY_PATH", wheels.join("mooncake"));
+        let scene = match built.programs.get(self.compiler) {
+            Some(program) => scene.with("PROGRAM", program),
+            None => scene,
+        };
         let scene = match over {
             Transport::Tcp => scene.without_traffic(),
             _ => scene,
         };
         let played = scene
-            .play_or_skip(&["ucx_perftest", "fi_pingpong", "mpirun.openmpi"])
+            .play_or_skip(self.needs)
             .ok_or("a program is lacking")?;
         // A connection's management takes sockets. `roce run` has seen that the program used this stack.
         if (over == Transport::Sockets) != (played.roce_bytes > MANAGEMENT_BYTES) {
@@ -135,18 +215,24 @@ impl Figures {
     /// The figures that `program` has printed: `latency-us`, `medium-MB/s` and `large-MB/s`.
     ///
     /// # Errors
-    /// If one is lacking. The error contains the output.
+    /// If there is none, or one is no number. The error contains the output.
     pub fn of(program: &str, output: &str) -> Result<Self, String> {
         let figure = |name: &str| {
             let line = output.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|figure| figure.trim().parse().ok())
-                .ok_or_else(|| format!("{program}: no {name} in:\n{output}"))
+            let figure = line.map(|figure| figure.trim().parse::<f64>());
+            let figure = figure.transpose();
+            figure.map_err(|_| format!("{program}: {name} is no number in:\n{output}"))
         };
-        Ok(Self {
+        let bits = |megabytes: Option<f64>| megabytes.map(|megabytes| 8e6 * megabytes);
+        let figures = Self {
             latency: figure("latency-us")?,
-            medium: 8e6 * figure("medium-MB/s")?,
-            large: 8e6 * figure("large-MB/s")?,
-        })
+            medium: bits(figure("medium-MB/s")?),
+            large: bits(figure("large-MB/s")?),
+        };
+        match figures.latency.or(figures.medium).or(figures.large) {
+            Some(_) => Ok(figures),
+            None => Err(format!("{program}: no figures in:\n{output}")),
+        }
     }
 }
 
@@ -157,22 +243,36 @@ pub struct Built {
     pub roce: PathBuf,
     /// The library.
     pub library: PathBuf,
-    /// Open MPI's benchmark.
-    pub mpi: PathBuf,
+    /// The benchmark of MPI, by its compiler.
+    programs: BTreeMap<&'static str, PathBuf>,
+}
+
+/// The folder of tests/lab/install-programs.sh.
+fn programs_folder() -> PathBuf {
+    std::env::var_os("ROCE_PROGRAMS_DIR").map_or_else(|| "target/programs".into(), PathBuf::from)
 }
 
 impl Built {
-    /// Finds the library beside `roce`, and compiles the benchmark.
+    /// Finds the library beside `roce`, and compiles the benchmarks that `frameworks` need.
     ///
     /// # Errors
     /// If MPI's compiler is not installed.
-    pub fn find_beside(roce: &Path) -> Result<Self, String> {
-        let source = "benches/src/frameworks/mpi_speed.c";
-        Ok(Self {
+    pub fn find_beside(
+        roce: &Path,
+        frameworks: impl Iterator<Item = &'static Framework>,
+    ) -> Result<Self, String> {
+        let mut built = Self {
             roce: roce.to_owned(),
             library: roce.with_file_name("libroce_verbs_shim.so"),
-            mpi: Self::compile("mpicc.openmpi", source, &[])?,
-        })
+            programs: BTreeMap::new(),
+        };
+        for compiler in frameworks.map(|framework| framework.compiler) {
+            if !compiler.is_empty() && !built.programs.contains_key(compiler) {
+                let program = Self::compile(compiler, MPI_SPEED, &[])?;
+                built.programs.insert(compiler, program);
+            }
+        }
+        Ok(built)
     }
 
     /// Compiles a C program of this project. Returns its path.
@@ -182,5 +282,10 @@ impl Built {
     pub fn compile(compiler: &str, source: &str, libraries: &[&str]) -> Result<PathBuf, String> {
         let built = roce_tests::programs::compiled_by_or_skip(compiler, source, libraries);
         built.ok_or_else(|| format!("{source} needs {compiler} and the headers of {libraries:?}"))
+    }
+
+    /// The compiled programs. If one can't be removed after a run, a later run overwrites it.
+    pub fn programs(&self) -> impl Iterator<Item = &PathBuf> {
+        self.programs.values()
     }
 }

@@ -7,8 +7,8 @@ mod commands;
 
 use clap::Parser;
 use commands::{
-    builds, connections, curves, destinations, fabric, figures, flames, frameworks, guest, local,
-    lossy, marks, ordinary, pacer, programs, recovery, scale, sockets, storage, xdp,
+    builds, connections, curves, destinations, fabric, figures, flames, guest, local, lossy, marks,
+    ordinary, pacer, programs, recovery, scale, sockets, storage, xdp,
 };
 use roce_benches::command::NAME;
 use roce_trust::output::{exit_code_of_usage, say};
@@ -33,7 +33,6 @@ enum Command {
     Fabric(fabric::Args),
     Figures(figures::Args),
     Flames(flames::Args),
-    Frameworks(frameworks::Args),
     Guest(guest::Args),
     Local(local::Args),
     Lossy(lossy::Args),
@@ -61,7 +60,6 @@ fn main() -> ExitCode {
         Command::Fabric(args) => fabric::run(&args),
         Command::Figures(args) => figures::run(&args),
         Command::Flames(args) => flames::run(&args),
-        Command::Frameworks(args) => frameworks::run(&args),
         Command::Guest(args) => guest::run(&args),
         Command::Local(args) => local::run(&args),
         Command::Lossy(args) => lossy::run(&args).map_err(|error| error.to_string()),

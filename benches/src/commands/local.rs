@@ -10,10 +10,12 @@ use std::path::PathBuf;
 
 /// Two processes on one host: over lanes, over UDP sockets, and over the kernel's TCP and UDP
 ///
-/// perftest, UCX, libfabric and Open MPI on loopback in network namespaces of their own, by turns. Each run
-/// is labelled with the machine's state, as by `ordinary`. Needs root, iproute2, nftables, iperf3,
-/// sockperf, perftest, libibverbs-dev, ucx-utils, libfabric-bin, openmpi-bin and libopenmpi-dev. Prints
-/// Markdown; with --write it replaces the figures in docs/generated/benchmarks.md, part by part.
+/// perftest, UCX, libfabric, Open MPI and others on loopback in network namespaces of their own, by turns.
+/// Each run is labelled with the machine's state, as by `ordinary`. Needs root, iproute2, nftables, iperf3,
+/// sockperf, perftest, libibverbs-dev, ucx-utils, libfabric-bin, openmpi-bin and libopenmpi-dev; the part
+/// `programs` needs mpich, libmpich-dev, qperf, tgt, libiscsi-bin and the wheels of
+/// tests/lab/install-programs.sh. Prints Markdown; with --write it replaces the figures in
+/// docs/generated/benchmarks.md, part by part.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -41,10 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         }
     };
     let wants = |parts: &[Part]| args.only.iter().any(|part| parts.contains(part));
-    let frameworks = match wants(&[Part::Ucx, Part::Libfabric, Part::OpenMpi]) {
-        true => Some(Built::find_beside(&roce)?),
-        false => None,
-    };
+    let frameworks = args.only.iter().flat_map(|part| part.frameworks());
+    let frameworks = Built::find_beside(&roce, frameworks)?;
     let empty_polls = match wants(&[Part::Processor]) {
         true => Some(Built::compile("cc", EMPTY_POLLS, &["-libverbs"])?),
         false => None,
@@ -55,8 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         empty_polls,
     };
     let done = measure_all(args, &programs);
-    let compiled = programs.frameworks.iter().map(|built| &built.mpi);
-    for program in compiled.chain(&programs.empty_polls) {
+    for program in programs.frameworks.programs().chain(&programs.empty_polls) {
         // If it can't be removed, a later run overwrites it.
         let _ = std::fs::remove_file(program);
     }

@@ -7,7 +7,6 @@ pub(crate) mod destinations;
 pub(crate) mod fabric;
 pub(crate) mod figures;
 pub(crate) mod flames;
-pub(crate) mod frameworks;
 pub(crate) mod guest;
 pub(crate) mod local;
 pub(crate) mod lossy;

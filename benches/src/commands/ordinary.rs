@@ -2,7 +2,7 @@
 
 use clap::{Parser, ValueEnum};
 use roce_benches::command::{Comparing, print, progress};
-use roce_benches::frameworks::Built;
+use roce_benches::frameworks::{Built, MPI_SPEED};
 use roce_benches::ordinary::{Part, Programs, measure};
 use roce_benches::page::machine;
 use roce_benches::{perftest, roce};
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         }
     };
     let mpi = match args.only.contains(&Part::OpenMpi) {
-        true => Some(Built::find_beside(&roce)?.mpi),
+        true => Some(Built::compile("mpicc.openmpi", MPI_SPEED, &[])?),
         false => None,
     };
     let bare_ends = match args.only.contains(&Part::Long) {

@@ -13,13 +13,17 @@ use std::time::{Duration, Instant};
 /// Sockets over RDMA beside TCP
 ///
 /// Each program runs in two network namespaces that a cable of 9000 bytes joins, by turns over this
-/// stack and over the kernel's TCP: rdma-core's rstream, which has both in it, and Redis with its
-/// benchmark, under `roce run --sockets` and without. Needs root, iproute2, rdmacm-utils,
-/// redis-server and redis-tools.
+/// stack and over the kernel's TCP: rdma-core's rstream, which has both in it, and servers with their
+/// benchmarks, under `roce run --sockets` and without. Needs root, iproute2, rdmacm-utils,
+/// redis-server, redis-tools, memcached, libmemcached-tools, nginx, curl and wrk.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     #[command(flatten)]
     comparing: Comparing,
+
+    /// The number of endless loops beside the programs, for a busy machine
+    #[arg(long, default_value_t = 0, value_name = "LOOPS")]
+    busy: u32,
 }
 
 /// How long a server may take to listen.
@@ -61,11 +65,85 @@ const STREAMS: [Load; 4] = [
     },
 ];
 
-/// The numbers of clients of Redis.
-const CLIENTS: [(&str, &str); 2] = [
-    ("Redis, GET of 1 client", "1"),
-    ("Redis, GET of 20 clients", "20"),
+/// A server of TCP, and its benchmark. [`HOST`] in a word is the server's address, and [`FOLDER`] an
+/// empty folder.
+struct Service {
+    what: &'static str,
+    server: &'static [&'static str],
+    /// A client that succeeds once the server listens.
+    ping: &'static [&'static str],
+    benchmark: &'static [&'static str],
+    /// The figure in the benchmark's output: the word after this text, in requests a second.
+    before_figure: &'static str,
+}
+
+const HOST: &str = "HOST";
+const FOLDER: &str = "FOLDER";
+
+const REDIS: &[&str] = &["redis-server", "--save", "", "--protected-mode", "no"];
+// The benchmark spins forever if its connection is refused.
+const REDIS_PING: &[&str] = &["redis-cli", "-h", HOST, "ping"];
+const MEMCACHED: &[&str] = &["memcached", "-u", "root", "-l", HOST, "-U", "0"];
+const MEMCACHED_PING: &[&str] = &["memcping", "--servers=HOST"];
+const NGINX: &[&str] = &[
+    "nginx",
+    "-p",
+    FOLDER,
+    "-c",
+    "/dev/null",
+    "-g",
+    "daemon off; pid pid; error_log /dev/null; events {} http { access_log off; server { \
+     listen HOST:8080; location / { return 200 'some text'; } } }",
 ];
+
+#[rustfmt::skip]
+const SERVICES: [Service; 5] = [
+    Service {
+        what: "Redis, GET of 1 client",
+        server: REDIS,
+        ping: REDIS_PING,
+        benchmark: &["redis-benchmark", "-h", HOST, "-t", "get", "--csv", "-n", "20000", "-c", "1"],
+        before_figure: "\"GET\",\"",
+    },
+    Service {
+        what: "Redis, GET of 20 clients",
+        server: REDIS,
+        ping: REDIS_PING,
+        benchmark: &["redis-benchmark", "-h", HOST, "-t", "get", "--csv", "-n", "100000", "-c", "20"],
+        before_figure: "\"GET\",\"",
+    },
+    Service {
+        what: "memcached, memcaslap with 1 client",
+        server: MEMCACHED,
+        ping: MEMCACHED_PING,
+        benchmark: &["memcaslap", "-s", "HOST:11211", "-T", "1", "-c", "1", "-t", "3s"],
+        before_figure: "TPS: ",
+    },
+    Service {
+        what: "memcached, memcaslap with 20 clients",
+        server: MEMCACHED,
+        ping: MEMCACHED_PING,
+        benchmark: &["memcaslap", "-s", "HOST:11211", "-T", "1", "-c", "20", "-t", "3s"],
+        before_figure: "TPS: ",
+    },
+    Service {
+        what: "nginx, wrk with 10 connections",
+        server: NGINX,
+        ping: &["curl", "-s", "http://HOST:8080/"],
+        benchmark: &["wrk", "-t", "1", "-c", "10", "-d", "3s", "http://HOST:8080/"],
+        before_figure: "Requests/sec:",
+    },
+];
+
+/// Starts endless loops, which are killed when they are dropped.
+fn start_loops(count: u32) -> Result<Vec<Server>, String> {
+    let start = |_| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]);
+        serve(command)
+    };
+    (0..count).map(start).collect()
+}
 
 /// The files that were built.
 struct Built {
@@ -75,34 +153,37 @@ struct Built {
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let built = Built::new()?;
     let pair = VethPair::new(9000)?;
-    let total = STREAMS.len() + CLIENTS.len();
+    let _loops = start_loops(args.busy)?;
+    let total = STREAMS.len() + SERVICES.len();
     let bar = progress(args.comparing.runs * total as u32 * 2);
-    let mut rows = Vec::new();
-    for (what, unit) in STREAMS.iter().map(|load| (load.what, load.unit)) {
-        rows.push(row(what, unit));
-    }
-    for (what, _) in CLIENTS {
-        rows.push(row(what, "1000/s"));
-    }
+    let mut streams: Vec<_> = STREAMS
+        .iter()
+        .map(|load| row(load.what, load.unit))
+        .collect();
+    let mut services: Vec<_> = SERVICES.iter().map(|of| row(of.what, "1000/s")).collect();
     for _ in 0..args.comparing.runs {
-        let (streams, redis) = rows.split_at_mut(STREAMS.len());
-        for (load, row) in STREAMS.iter().zip(streams) {
+        for (load, row) in STREAMS.iter().zip(&mut streams) {
             step(&bar, "rstream over RDMA");
             let ours = measure_rstream(&pair, &built, load, false)?;
             step(&bar, "rstream over TCP");
             row.runs
                 .push((ours, measure_rstream(&pair, &built, load, true)?));
         }
-        for ((_, clients), row) in CLIENTS.iter().zip(redis) {
-            step(&bar, "Redis over RDMA");
-            let ours = measure_redis_gets(&pair, &built, clients, false)?;
-            step(&bar, "Redis over TCP");
+        for (service, row) in SERVICES.iter().zip(&mut services) {
+            step(&bar, service.what);
+            let ours = service.measure(&pair, &built, Over::Sockets)?;
+            step(&bar, service.what);
             row.runs
-                .push((ours, measure_redis_gets(&pair, &built, clients, true)?));
+                .push((ours, service.measure(&pair, &built, Over::Tcp)?));
         }
     }
     bar.finish_and_clear();
-    args.comparing.publish("figures", &rows)
+    streams.extend(services);
+    let marker = match args.busy {
+        0 => "figures",
+        _ => "figures busy",
+    };
+    args.comparing.publish(marker, &streams)
 }
 
 fn row(what: &'static str, unit: &'static str) -> Comparison {
@@ -198,25 +279,25 @@ fn measure_rstream(pair: &VethPair, built: &Built, load: &Load, tcp: bool) -> Re
     figure.ok_or_else(|| format!("rstream said {text:?}"))
 }
 
-/// Thousands of GETs per second.
-fn measure_redis_gets(
-    pair: &VethPair,
-    built: &Built,
-    clients: &str,
-    tcp: bool,
-) -> Result<f64, String> {
-    let over = if tcp { Over::Tcp } else { Over::Sockets };
-    let words = ["redis-server", "--save", "", "--protected-mode", "no"];
-    let _server = serve(built.command(pair, 0, &words, over))?;
-    // The benchmark spins forever if its connection is refused, so check the server first.
-    let ping = ["redis-cli", "-h", ADDRESSES[0], "ping"];
-    retry_until_connected(|| built.command(pair, 1, &ping, over))?;
-    let number = if clients == "1" { "20000" } else { "100000" };
-    let words = ["redis-benchmark", "-h", ADDRESSES[0], "-t", "get", "--csv"];
-    let words = [&words[..], &["-n", number, "-c", clients]].concat();
-    let text = output(built.command(pair, 1, &words, over))?;
-    let line = text.lines().find(|line| line.starts_with("\"GET\""));
-    let figure = line.and_then(|line| line.split('"').nth(3)?.parse::<f64>().ok());
-    let figure = figure.ok_or_else(|| format!("redis-benchmark said {text:?}"))?;
-    Ok(figure / 1000.0)
+impl Service {
+    /// Thousands of requests per second.
+    fn measure(&self, pair: &VethPair, built: &Built, over: Over) -> Result<f64, String> {
+        let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let command = |host, words: &[&str]| {
+            let path = folder.path().to_string_lossy();
+            let word = |word: &&str| word.replace(HOST, ADDRESSES[0]).replace(FOLDER, &path);
+            let words: Vec<String> = words.iter().map(word).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            built.command(pair, host, &words, over)
+        };
+        let _server = serve(command(0, self.server))?;
+        retry_until_connected(|| command(1, self.ping))?;
+        let text = output(command(1, self.benchmark))?;
+        let figure = text.rsplit_once(self.before_figure).and_then(|(_, rest)| {
+            let end = |c: char| !c.is_ascii_digit() && c != '.';
+            rest.trim_start().split(end).next()?.parse::<f64>().ok()
+        });
+        let figure = figure.ok_or_else(|| format!("{:?} said {text:?}", self.benchmark))?;
+        Ok(figure / 1000.0)
+    }
 }

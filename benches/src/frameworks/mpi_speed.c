@@ -27,6 +27,7 @@ static double half_round_trip_us(int size, int rounds)
 static double megabytes_per_second(int size, int windows)
 {
 	MPI_Request requests[WINDOW];
+	MPI_Status statuses[WINDOW];
 	double start = 0;
 	for (int i = -1; i < windows; i++) {
 		if (i == 0)
@@ -38,7 +39,7 @@ static double megabytes_per_second(int size, int windows)
 			else
 				MPI_Irecv(place, size, MPI_CHAR, peer, 2, MPI_COMM_WORLD, &requests[n]);
 		}
-		MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+		MPI_Waitall(WINDOW, requests, statuses);
 		if (rank > peer)
 			MPI_Send(memory, 1, MPI_CHAR, peer, 3, MPI_COMM_WORLD);
 		else

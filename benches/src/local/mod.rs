@@ -1,7 +1,7 @@
 //! The performance between two processes of one host: over lanes, over UDP sockets, and over the kernel's TCP and
 //! UDP, by turns.
 
-use crate::frameworks::{Built, FRAMEWORKS, Figures, Framework, Transport};
+use crate::frameworks::{Built, FRAMEWORKS, Figures, Framework, OTHERS, Transport};
 use crate::ordinary::count;
 use crate::output::output;
 use crate::peers::{Sockets, run_iperf3_tcp_with_size, run_sockperf};
@@ -27,6 +27,8 @@ pub enum Part {
     Libfabric,
     /// Open MPI's messages, with two ranks and with four.
     OpenMpi,
+    /// Other programs that can use TCP: MPICH, qperf, libiscsi with tgt, Mooncake.
+    Programs,
 }
 
 impl Part {
@@ -39,6 +41,7 @@ impl Part {
             Self::Ucx => "ucx",
             Self::Libfabric => "libfabric",
             Self::OpenMpi => "open-mpi",
+            Self::Programs => "programs",
         }
     }
 
@@ -48,18 +51,20 @@ impl Part {
             Self::Latency => 9,
             Self::Bandwidth => 10,
             Self::Processor => 11,
-            Self::Ucx | Self::Libfabric | Self::OpenMpi => 3 * self.frameworks().count() as u32,
+            _ => 3 * self.frameworks().count() as u32,
         }
     }
 
-    fn frameworks(self) -> impl Iterator<Item = &'static Framework> {
-        let start = match self {
-            Self::Ucx => "UCX",
-            Self::Libfabric => "libfabric",
-            _ => "Open MPI",
+    /// The frameworks that it measures.
+    pub fn frameworks(self) -> impl Iterator<Item = &'static Framework> {
+        let (all, start): (&[_], _) = match self {
+            Self::Ucx => (&FRAMEWORKS, "UCX"),
+            Self::Libfabric => (&FRAMEWORKS, "libfabric"),
+            Self::OpenMpi => (&FRAMEWORKS, "Open MPI"),
+            Self::Programs => (&OTHERS, ""),
+            Self::Latency | Self::Bandwidth | Self::Processor => (&[], ""),
         };
-        FRAMEWORKS
-            .iter()
+        all.iter()
             .filter(move |framework| framework.name.starts_with(start))
     }
 }
@@ -69,8 +74,8 @@ impl Part {
 pub struct Programs {
     /// The command `roce`.
     pub roce: PathBuf,
-    /// The programs for frameworks, if a framework is to be measured.
-    pub frameworks: Option<Built>,
+    /// The programs of the frameworks to measure.
+    pub frameworks: Built,
     /// The program that polls an empty CQ, if processor time is to be measured.
     pub empty_polls: Option<PathBuf>,
 }
@@ -111,7 +116,7 @@ pub fn measure(
             Part::Latency => bench.latency(&mut measured.runs)?,
             Part::Bandwidth => bench.bandwidth(&mut measured.runs)?,
             Part::Processor => bench.processor(&mut measured.runs)?,
-            Part::Ucx | Part::Libfabric | Part::OpenMpi => {
+            _ => {
                 for framework in part.frameworks() {
                     bench.framework(framework, &mut measured.runs)?;
                 }
@@ -281,24 +286,26 @@ impl Bench<'_> {
     }
 
     fn framework(&self, framework: &Framework, runs: &mut Runs) -> Result<(), String> {
-        let built = self.programs.frameworks.as_ref().ok_or("no Open MPI")?;
         let run = |over| {
             (self.step)(format!("{}, {over:?}", framework.name));
-            framework.run(built, over)
+            framework.run(&self.programs.frameworks, over)
         };
         let ours = [run(Transport::Lane)?, run(Transport::Sockets)?];
         let tcp = run(Transport::Tcp)?;
         let name = framework.name;
-        let mut add_figure = |what: &str, unit, figure: fn(&Figures) -> f64| {
-            let theirs = [("the same over TCP", figure(&tcp))];
-            let ours = [figure(&ours[0]), figure(&ours[1])];
-            add(runs, &format!("{name}, {what}"), unit, ours, &theirs);
+        let mut add_figure = |what: &str, unit, figure: fn(&Figures) -> Option<f64>| {
+            let [lane, sockets] = [figure(&ours[0]), figure(&ours[1])];
+            if let (Some(lane), Some(sockets), Some(tcp)) = (lane, sockets, figure(&tcp)) {
+                let theirs = [("the same over TCP", tcp)];
+                let ours = [lane, sockets];
+                add(runs, &format!("{name}, {what}"), unit, ours, &theirs);
+            }
         };
-        add_figure("half a round trip of 8 bytes", "us", |of| of.latency);
+        add_figure(framework.latency, "us", |of| of.latency);
         // Four ranks on two processors: what counts is whether they leave them to each other.
         if !name.contains("four ranks") {
-            add_figure("64 KiB", "Gb/s", |of| of.medium / 1e9);
-            add_figure("1 MiB", "Gb/s", |of| of.large / 1e9);
+            add_figure("64 KiB", "Gb/s", |of| of.medium.map(|rate| rate / 1e9));
+            add_figure("1 MiB", "Gb/s", |of| of.large.map(|rate| rate / 1e9));
         }
         Ok(())
     }

@@ -389,16 +389,19 @@ impl Measured {
         let [ours, theirs] = figures;
         let (ours, theirs) = (ours?, theirs?);
         let with = "the same over TCP";
-        let latency = (ours.latency, theirs.latency);
-        let what = format!("{name}, half a round trip of 8 bytes");
-        self.add(what, with, "us", Goal::AtMost(1.0), latency);
-        for (size, ours, theirs) in [
-            ("64 KiB", ours.medium, theirs.medium),
-            ("1 MiB", ours.large, theirs.large),
+        if let Some(latency) = ours.latency.zip(theirs.latency) {
+            let what = format!("{name}, half a round trip of 8 bytes");
+            self.add(what, with, "us", Goal::AtMost(1.0), latency);
+        }
+        for (size, rates) in [
+            ("64 KiB", ours.medium.zip(theirs.medium)),
+            ("1 MiB", ours.large.zip(theirs.large)),
         ] {
-            let rates = (ours / 1e9, theirs / 1e9);
-            let what = format!("{name}, {size}");
-            self.add(what, with, "Gb/s", Goal::AtLeast(1.3), rates);
+            if let Some((ours, theirs)) = rates {
+                let what = format!("{name}, {size}");
+                let rates = (ours / 1e9, theirs / 1e9);
+                self.add(what, with, "Gb/s", Goal::AtLeast(1.3), rates);
+            }
         }
         Ok(())
     }
