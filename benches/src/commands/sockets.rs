@@ -85,16 +85,14 @@ const REDIS: &[&str] = &["redis-server", "--save", "", "--protected-mode", "no"]
 const REDIS_PING: &[&str] = &["redis-cli", "-h", HOST, "ping"];
 const MEMCACHED: &[&str] = &["memcached", "-u", "root", "-l", HOST, "-U", "0"];
 const MEMCACHED_PING: &[&str] = &["memcping", "--servers=HOST"];
-const NGINX: &[&str] = &[
-    "nginx",
-    "-p",
-    FOLDER,
-    "-c",
-    "/dev/null",
-    "-g",
-    "daemon off; pid pid; error_log /dev/null; events {} http { access_log off; server { \
-     listen HOST:8080; location / { return 200 'some text'; } } }",
-];
+const NGINX: &[&str] = &["sh", "-c", NGINX_SCRIPT];
+// One process, since a worker would survive the master that is killed.
+const NGINX_SCRIPT: &str = r#"cd FOLDER && cat >conf <<CONF && exec nginx -e stderr -c FOLDER/conf
+daemon off; master_process off; pid FOLDER/pid;
+events { }
+http { access_log off; server { listen HOST:8080; location / { return 200 'some text'; } } }
+CONF
+"#;
 
 #[rustfmt::skip]
 const SERVICES: [Service; 5] = [
