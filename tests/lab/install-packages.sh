@@ -35,7 +35,7 @@ apt-get install --yes --no-install-recommends \
 # Large programs, which only ROCE_PROGRAMS=all tests.
 if [ "${ROCE_PROGRAMS:-}" = all ]; then
     apt-get install --yes --no-install-recommends \
-        mariadb-client mariadb-server openjdk-17-jdk-headless postgresql
+        ceph-common ceph-mon ceph-osd mariadb-client mariadb-server openjdk-17-jdk-headless postgresql
 fi
 # The guest's host of NVMe, its iSCSI initiator, and file systems on their disks. Here, their
 # services find no targets to connect to, and do nothing.
