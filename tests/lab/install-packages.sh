@@ -32,6 +32,11 @@ if ! test -e "$policy"; then
 fi
 apt-get install --yes --no-install-recommends \
     curl memcached nginx-light openssh-client openssh-server openssl redis-server redis-tools wrk
+# Large programs, which only ROCE_PROGRAMS=all tests.
+if [ "${ROCE_PROGRAMS:-}" = all ]; then
+    apt-get install --yes --no-install-recommends \
+        ceph-common ceph-mon ceph-osd mariadb-client mariadb-server openjdk-17-jdk-headless postgresql
+fi
 # The guest's host of NVMe, its iSCSI initiator, and file systems on their disks. Here, their
 # services find no targets to connect to, and do nothing.
 apt-get install --yes --no-install-recommends e2fsprogs nvme-cli open-iscsi

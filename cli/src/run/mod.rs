@@ -204,9 +204,7 @@ fn start(args: &RunArgs, observer: Option<&mut dyn Observer>) -> Result<ExitCode
     // The program itself reports at its end if it opened no device.
     let _tally = match reports_unused_stack(args) {
         true => {
-            let mut tally = tally()?;
-            let failed = |error| Error::system("keep a descriptor open for the program", error);
-            tally.keep_open().map_err(failed)?;
+            let tally = tally()?;
             command.envs([tally.variable()]);
             Some(tally)
         }

@@ -85,6 +85,44 @@ fn the_summary_covers_a_program_and_its_children() {
     }
 }
 
+/// A server that root starts becomes another user. Python closes all descriptors before it starts a program, and
+/// so its programs find the counts only by the path.
+#[test]
+fn processes_of_other_users_and_namespaces_are_counted() {
+    let test = "processes_of_other_users_and_namespaces_are_counted";
+    let programs = [
+        "ib_write_bw",
+        "ip",
+        "python3",
+        "setpriv",
+        "timeout",
+        "unshare",
+    ];
+    if !installed(test, &programs) || !Who::with_namespaces(test).contains(&Who::Myself) {
+        return;
+    }
+    let python = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)";
+    let mut starters = vec![
+        vec!["python3", "-c", python],
+        vec!["unshare", "--pid", "--fork", "--mount-proc"],
+    ];
+    if nix::unistd::geteuid().is_root() {
+        let ids = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"];
+        starters.push([&["setpriv"], &ids[..]].concat());
+    }
+    for starter in starters {
+        let mut command = run(Who::Myself, &["--summary", "--require-traffic"]);
+        command.args(&starter).args(["sh", "-c", WRITE_BW]);
+        let mut command = in_a_network(Who::Myself, &command);
+        let output = command.output().expect("it starts");
+        let told = text(&output.stderr);
+        assert!(output.status.success(), "{starter:?}: {told}");
+        for part in ["2 processes opened devices", "MB sent and 6."] {
+            assert!(told.contains(part), "{starter:?}: {told}");
+        }
+    }
+}
+
 #[test]
 fn a_program_without_traffic_is_a_failure_if_traffic_is_required() {
     let test = "a_program_without_traffic_is_a_failure_if_traffic_is_required";

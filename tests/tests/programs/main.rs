@@ -5,6 +5,7 @@
 //! Debian packages are left out. docs/programs.md has the command for each program; `page` checks
 //! that it matches these tests.
 
+mod ceph;
 mod dapl;
 mod fio;
 mod gloo;

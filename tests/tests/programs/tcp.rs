@@ -46,3 +46,32 @@ fn java_serves_itself() {
     let program = include_str!("scripts/Echo.java");
     serves_itself("java", include_str!("scripts/java.sh"), program);
 }
+
+/// A database of `programs`, in which 50,000 rows come back as they went, and a program of its own makes queries.
+fn keeps_rows(script: &'static str, programs: &[&str], says: &str) {
+    let scene = Scene::of(script).with_sockets();
+    if all_or_left_out()
+        && let Some(played) = scene.play_or_skip(programs)
+    {
+        played.says("rows are the same").says(says).moved(4_000_000);
+    }
+}
+
+/// A server with a process for each connection, which the first process relays.
+#[test]
+fn postgres_keeps_rows() {
+    let script = include_str!("scripts/postgres.sh");
+    keeps_rows(script, &["pgbench", "psql"], "balances agree: true");
+}
+
+/// A server with a thread for each connection.
+#[test]
+fn mariadb_keeps_rows() {
+    let script = include_str!("scripts/mariadb.sh");
+    let programs = ["mariadb", "mariadb-install-db", "mariadb-slap", "mariadbd"];
+    keeps_rows(
+        script,
+        &programs,
+        "Average number of queries per client: 1000",
+    );
+}

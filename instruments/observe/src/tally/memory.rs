@@ -1,14 +1,16 @@
 //! Memory that processes share.
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use std::ffi::{OsStr, c_void};
+use std::ffi::{OsStr, c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -59,7 +61,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Creates the memory, all zeros.
+    /// Creates the memory, all zeros, and a descriptor of it that survives `exec`.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let file = memfd_create(c"roce-tally", flags)?;
@@ -69,25 +71,48 @@ impl Memory {
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
         let memory = Self::map(&file)?;
         memory.page().magic.store(MAGIC, Ordering::Relaxed);
+        let number = file.as_raw_fd();
+        let file = duplicate(number, libc::F_DUPFD, MIN_DESCRIPTOR)
+            .or_else(|_| duplicate(number, libc::F_DUPFD, 3))?;
         Ok((memory, file))
     }
 
-    /// Maps memory that another process has created.
+    /// Maps memory that another process has created, by its path `/proc/PID/fd/N`.
+    ///
+    /// A process of another user may not open the path, and in another PID namespace it leads elsewhere. But
+    /// such a process has descriptor `N`, unless a program between the two has closed it.
     pub(super) fn open(path: &OsStr) -> io::Result<Self> {
+        if let Ok(memory) = Self::inherited(path) {
+            return Ok(memory);
+        }
         let mut options = File::options();
         let options = options.read(true).write(true);
         // Opening must not block, whatever the path leads to.
-        let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
+        Self::check(&options.custom_flags(libc::O_NONBLOCK).open(path)?)
+    }
+
+    /// Maps this process's own descriptor of the path's number.
+    fn inherited(path: &OsStr) -> io::Result<Self> {
+        let number = Path::new(path).file_name().and_then(OsStr::to_str);
+        let number: Option<i32> = number.and_then(|number| number.parse().ok());
+        let number = number.ok_or(io::ErrorKind::InvalidInput)?;
+        // Another thread may close the number, or open something else there, but can't change the copy.
+        let copy = duplicate(number, libc::F_DUPFD_CLOEXEC, 0)?;
+        Self::check(&File::from(copy))
+    }
+
+    /// Maps a file, if it is this memory. Nothing else is known about the file.
+    fn check(file: &File) -> io::Result<Self> {
         let refused = |why| io::Error::new(io::ErrorKind::InvalidData, why);
         if file.metadata()?.len() != size_of::<Page>() as u64 {
             return Err(refused("its size is wrong"));
         }
         // If another process truncated the file, an access beyond its end would kill this process.
-        let seals = SealFlag::from_bits_truncate(fcntl(&file, FcntlArg::F_GET_SEALS)?);
+        let seals = SealFlag::from_bits_truncate(fcntl(file, FcntlArg::F_GET_SEALS)?);
         if !seals.contains(SealFlag::F_SEAL_SHRINK) {
             return Err(refused("it can be truncated"));
         }
-        let memory = Self::map(&file)?;
+        let memory = Self::map(file)?;
         if memory.page().magic.load(Ordering::Relaxed) != MAGIC {
             return Err(refused("it has another version"));
         }
@@ -121,11 +146,12 @@ impl Drop for Memory {
     }
 }
 
-/// Duplicates the descriptor into one that survives `exec`.
+/// Duplicates a descriptor by `command`. The number may be anything.
 #[expect(unsafe_code)]
-pub(super) fn inheritable(file: &OwnedFd) -> io::Result<OwnedFd> {
-    let copy = fcntl(file, FcntlArg::F_DUPFD(MIN_DESCRIPTOR))
-        .or_else(|_| fcntl(file, FcntlArg::F_DUPFD(3)))?;
+fn duplicate(number: RawFd, command: c_int, from: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: it reads no memory of this process, and fails if the descriptor is not open.
+    let copy = unsafe { libc::fcntl(number, command, from) };
+    let copy = Errno::result(copy)?;
     // SAFETY: the descriptor was just made, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }

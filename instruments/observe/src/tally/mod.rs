@@ -63,7 +63,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Creates the memory. It lives as long as this value or a process that has mapped it.
+    /// Creates the memory. It lives as long as this value or a process that has mapped or inherited it.
     ///
     /// # Errors
     /// If the system has no memory or no descriptor left.
@@ -72,21 +72,12 @@ impl Tally {
         Ok(Self { memory, file })
     }
 
-    /// The environment variable that gives other processes the memory's path. They can open it as
-    /// long as this process has the descriptor open.
+    /// The environment variable that gives the processes of the program the memory's path. They find the memory
+    /// as long as they or this process have the descriptor open.
     pub fn variable(&self) -> (&'static str, OsString) {
         let descriptor = self.file.as_raw_fd();
         let path = format!("/proc/{}/fd/{descriptor}", std::process::id());
         (VARIABLE, path.into())
-    }
-
-    /// Makes the descriptor survive `exec`, for the program that this process becomes.
-    ///
-    /// # Errors
-    /// If no descriptor is left.
-    pub fn keep_open(&mut self) -> io::Result<()> {
-        self.file = memory::inheritable(&self.file)?;
-        Ok(())
     }
 
     /// The totals so far.

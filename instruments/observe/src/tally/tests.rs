@@ -103,6 +103,23 @@ fn a_forked_copy_of_a_count_adds_nothing() {
     assert_eq!((count.slot, next.slot), (Some(0), Some(1)));
 }
 
+/// A process of another user may not open the path, but has inherited the descriptor.
+#[test]
+fn memory_is_found_by_the_descriptor_alone_and_by_the_path_alone() {
+    let tally = Tally::new().expect("made");
+    let (_, path) = tally.variable();
+    let number = tally.file.as_raw_fd();
+    Memory::open(format!("/nonexistent/{number}").as_ref()).expect("its descriptor is open");
+    // Of numbers that are closed, or something else, only the path is left.
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = std::fs::File::open("/dev/null").expect("it is there");
+    for number in [other.as_raw_fd(), -1, i32::MAX] {
+        let link = folder.path().join(number.to_string());
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        Memory::open(link.as_os_str()).expect("its path leads to the memory");
+    }
+}
+
 #[test]
 fn other_files_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
