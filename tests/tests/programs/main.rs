@@ -6,7 +6,9 @@
 //! that it matches these tests.
 
 mod dapl;
+mod disni;
 mod fio;
+mod ggml;
 mod gloo;
 mod iscsi;
 mod libfabric;
