@@ -1,9 +1,10 @@
 #!/bin/sh
 # Installs the programs that ROCE_PROGRAMS=all tests besides Debian's packages, for Python 3.11 or
 # the version that python3 is, into target/programs (about 1.5 GB): wheels from PyPI, and from
-# checkouts of their sources Valkey with its RDMA module and gloo with its ibverbs transport.
+# checkouts of their sources Valkey with its RDMA module, gloo with its ibverbs transport, ggml
+# with its RPC backend, and DiSNI.
 #
-#   tests/lab/install-programs.sh [VALKEY-CHECKOUT [GLOO-CHECKOUT]]
+#   tests/lab/install-programs.sh [VALKEY-CHECKOUT [GLOO-CHECKOUT [GGML-CHECKOUT [DISNI-CHECKOUT]]]]
 set -eu
 cd "$(dirname "$0")/../.."
 folder=${ROCE_PROGRAMS_DIR:-target/programs}
@@ -38,4 +39,29 @@ if [ $# -ge 2 ]; then
     cp "$2/build/gloo/benchmark/benchmark" "$folder/gloo/"
 elif ! test -e "$folder/gloo/benchmark"; then
     echo "gloo is left out: give me a checkout of https://github.com/pytorch/gloo, too" >&2
+fi
+
+if [ $# -ge 3 ]; then
+    # This needs cmake and libibverbs-dev: without that, ggml's RPC leaves RDMA out.
+    cmake -S "$3" -B "$3/build" -DGGML_RPC=ON -DGGML_RPC_RDMA=ON -DGGML_OPENMP=OFF \
+        -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF -DCMAKE_BUILD_TYPE=Release
+    make -C "$3/build" -j"$(nproc)"
+    cmake --install "$3/build" --prefix "$folder/ggml"
+elif ! test -e "$folder/ggml/lib"; then
+    echo "ggml is left out: give me a checkout of https://github.com/ggml-org/ggml, too" >&2
+fi
+
+if [ $# -ge 4 ]; then
+    # Its own build downloads with Maven. This needs g++, a JDK, libcommons-cli-java,
+    # libslf4j-java and librdmacm-dev.
+    jdk=$(dirname "$(dirname "$(readlink -f "$(command -v javac)")")")
+    mkdir -p "$folder/disni"
+    g++ -O2 -shared -fPIC -I"$jdk/include" -I"$jdk/include/linux" -o "$folder/disni/libdisni.so" \
+        "$4"/libdisni/src/verbs/*.cpp -x c "$4"/libdisni/src/affinity/*.c -libverbs -lrdmacm
+    tests=$4/src/test/java/com/ibm/disni
+    find "$4/src/main" "$tests/CmdLineCommon.java" "$tests/examples" "$tests/benchmarks" -name '*.java' \
+        -exec javac -nowarn --add-exports java.base/sun.nio.ch=ALL-UNNAMED -d "$folder/disni/classes" \
+        -cp /usr/share/java/slf4j-api.jar:/usr/share/java/commons-cli.jar {} +
+elif ! test -e "$folder/disni/classes"; then
+    echo "DiSNI is left out: give me a checkout of https://github.com/zrlio/disni, too" >&2
 fi

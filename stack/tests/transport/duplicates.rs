@@ -116,6 +116,23 @@ fn the_rest_of_a_read_may_be_asked_for_again() {
     assert!([&again[0].payload[..], &again[1].payload].concat() == mem.read(512, 488));
 }
 
+/// A requester whose peer is slow asks for some responses again, which the peer has not sent yet. The
+/// peer still sends the others.
+// shows: 9.7.5.1.3-duplicate-read
+#[test]
+fn a_duplicate_of_a_part_does_not_cancel_the_rest_of_a_read() {
+    let mut hand = Hand::new(Setup {
+        mtu: PathMtu::Mtu256,
+        ..Setup::default()
+    });
+    let mem = hand.mem(1024);
+    let first = hand.psn;
+    hand.request(Opcode::RC_READ_REQUEST, mem.reth(0, 1000), &[]);
+    let bth = hand.bth(Opcode::RC_READ_REQUEST, first);
+    hand.deliver(bth, mem.reth(0, 512), &[]);
+    assert_eq!(hand.out_psns(), [first, first + 1, first + 2, first + 3]);
+}
+
 /// The range of a duplicate must lie within the original: nothing else is read.
 // shows: 9.7.5.1.3-duplicate-read-within
 #[test]

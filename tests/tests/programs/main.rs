@@ -7,7 +7,9 @@
 
 mod ceph;
 mod dapl;
+mod disni;
 mod fio;
+mod ggml;
 mod gloo;
 mod iscsi;
 mod libfabric;

@@ -130,15 +130,22 @@ impl ReplyQueue {
     }
 
     /// Queues the reply to a duplicate in the order of PSNs. It replaces queued replies with the
-    /// same PSNs. Returns false if the queue is full, and either the duplicate is older than all
-    /// queued replies, or the oldest of them answers no duplicate.
+    /// same PSNs, unless they go on behind it: a duplicate of a READ can ask for a part of its
+    /// responses, and the peer still waits for the rest. Returns false if the queue is full, and
+    /// either the duplicate is older than all queued replies, or the oldest of them answers no
+    /// duplicate.
     pub(super) fn repeat(&mut self, reply: Reply) -> bool {
         let (first, end) = (reply.first(), reply.end());
+        let includes = |queued: &Reply| queued.first() <= first && end < queued.end();
+        if self.queue.iter().any(|pending| includes(&pending.reply)) {
+            return true;
+        }
         let mut unanswered = false;
         self.queue.retain(|pending| {
             let apart = pending.reply.end() <= first || end <= pending.reply.first();
-            unanswered |= !apart && pending.unanswered;
-            apart
+            let stays = apart || end < pending.reply.end();
+            unanswered |= !stays && pending.unanswered;
+            stays
         });
         let oldest = self.queue.front().map(|pending| pending.reply.first());
         if self.queue.len() >= self.max
@@ -212,6 +219,23 @@ mod tests {
         }
     }
 
+    /// The responses `from .. to` of a READ, counted from the first packet.
+    fn read(from: u64, to: u64) -> Reply {
+        let first = Seq::initial(Psn::new(100));
+        Reply::Read {
+            at: first + from,
+            end: first + to,
+            pd: PdId(0),
+            reth: Reth {
+                va: 0,
+                rkey: 0,
+                dma_len: 0,
+            },
+            offset: 0,
+            msn: 0,
+        }
+    }
+
     fn places(replies: &ReplyQueue) -> Vec<u64> {
         let first = Seq::initial(Psn::new(100));
         let places = replies
@@ -252,6 +276,22 @@ mod tests {
         assert_eq!(places(&replies), [1, 5]);
         assert!(replies.repeat(atomic(3)));
         assert_eq!(places(&replies), [3, 5]);
+    }
+
+    #[test]
+    fn a_duplicate_of_a_part_leaves_the_rest_of_a_read_queued() {
+        let mut replies = ReplyQueue::new(2);
+        replies.push(read(0, 8));
+        assert!(replies.repeat(read(0, 4)));
+        assert!(replies.repeat(read(2, 4)));
+        assert_eq!(places(&replies), [0], "the queued reply includes it");
+        // Six responses have been sent: two of them are requested again.
+        *replies.front_mut().expect("it is queued") = read(6, 8);
+        assert!(replies.repeat(read(3, 5)));
+        assert_eq!(places(&replies), [3, 6]);
+        // The newer duplicate asks for everything.
+        assert!(replies.repeat(read(0, 8)));
+        assert_eq!(places(&replies), [0]);
     }
 
     #[test]

@@ -1,0 +1,21 @@
+//! DiSNI: verbs and rdma_cm for Java, through JNI, built from its sources.
+
+use crate::wheels::built_or_skip;
+use roce_tests::scene::Scene;
+
+/// Its own examples. The client of `ReadServer` prints the text that it reads from the server's memory.
+#[test]
+fn disni_reads_and_sends() {
+    let Some(folder) = built_or_skip("disni") else {
+        return;
+    };
+    let scene = Scene::of(include_str!("scripts/disni.sh")).with("DISNI", folder);
+    if let Some(played) = scene.play_or_skip(&["java"]) {
+        played
+            .says("the text that was read is right")
+            .says("Message from the client: Hello from the client")
+            .says("Message from the server: Hello from the server")
+            // 100 READs of a million bytes.
+            .moved(100_000_000);
+    }
+}
