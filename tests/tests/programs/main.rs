@@ -19,6 +19,7 @@ mod qemu;
 mod qperf;
 mod rsockets;
 mod tcp;
+mod three_fs;
 mod ucx;
 mod valkey;
 mod ways;
