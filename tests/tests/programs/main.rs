@@ -18,6 +18,7 @@ mod page;
 mod qemu;
 mod qperf;
 mod rsockets;
+mod sideway;
 mod tcp;
 mod three_fs;
 mod ucx;
