@@ -2,6 +2,7 @@
 # Installs the programs that ROCE_PROGRAMS=all tests besides Debian's packages, for Python 3.11 or
 # the version that python3 is, into target/programs (about 1.5 GB): wheels from PyPI, the tests of a
 # crate, and from checkouts of their sources Valkey with its RDMA module and gloo with its ibverbs transport.
+# The tests of eRPC, GASNet-EX and librpma's examples run programs that you put there (docs/programs.md).
 #
 #   tests/lab/install-programs.sh [VALKEY-CHECKOUT [GLOO-CHECKOUT]]
 set -eu

@@ -6,7 +6,9 @@
 //! that it matches these tests.
 
 mod dapl;
+mod erpc;
 mod fio;
+mod gasnet;
 mod gloo;
 mod iscsi;
 mod libfabric;
@@ -17,6 +19,7 @@ mod nixl;
 mod page;
 mod qemu;
 mod qperf;
+mod rpma;
 mod rsockets;
 mod sideway;
 mod tcp;
