@@ -8,7 +8,9 @@
 mod ceph;
 mod dapl;
 mod disni;
+mod erpc;
 mod fio;
+mod gasnet;
 mod ggml;
 mod gloo;
 mod iscsi;
@@ -20,8 +22,12 @@ mod nixl;
 mod page;
 mod qemu;
 mod qperf;
+mod rpma;
 mod rsockets;
+mod sideway;
 mod tcp;
+mod three_fs;
+mod uccl;
 mod ucx;
 mod valkey;
 mod ways;
@@ -29,16 +35,18 @@ mod wheels;
 
 /// Whether tests run that are left out by default. If not, prints a line on stderr.
 fn all_or_left_out() -> bool {
-    use std::io::Write as _;
-    if std::env::var_os("ROCE_PROGRAMS").is_some_and(|value| value == "all") {
-        return true;
+    let all = std::env::var_os("ROCE_PROGRAMS").is_some_and(|value| value == "all");
+    if !all {
+        leave_out("runs with ROCE_PROGRAMS=all");
     }
+    all
+}
+
+/// Prints a line on stderr that the calling test is left out. `when` says when it runs.
+fn leave_out(when: &str) {
+    use std::io::Write as _;
     let test = std::thread::current();
     let test = test.name().unwrap_or("a test");
     // To the real stderr, past the test harness, which would hide it.
-    let _ = writeln!(
-        std::io::stderr(),
-        "LEFT OUT: {test} runs with ROCE_PROGRAMS=all"
-    );
-    false
+    let _ = writeln!(std::io::stderr(), "LEFT OUT: {test} {when}");
 }

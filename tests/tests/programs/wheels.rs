@@ -1,6 +1,6 @@
 //! The folder of the PyPI wheels that tests/lab/install-programs.sh installs.
 
-use crate::all_or_left_out;
+use crate::{all_or_left_out, leave_out};
 use std::path::{Path, PathBuf};
 
 const INSTALL: &str = "tests/lab/install-programs.sh installs it";
@@ -36,6 +36,22 @@ pub(crate) fn built_or_skip(path: &str) -> Option<PathBuf> {
             "programs that tests/lab/install-programs.sh installs",
             &format!("{}: {INSTALL}", path.display()),
         );
+        return None;
+    }
+    Some(path)
+}
+
+/// As [`built_or_skip`], for what the script does not build: the test is left out if nobody put it there.
+pub(crate) fn placed_or_left_out(path: &str) -> Option<PathBuf> {
+    if !all_or_left_out() {
+        return None;
+    }
+    let path = folder().join(path);
+    if !path.exists() {
+        leave_out(&format!(
+            "runs with {} (docs/programs.md says what belongs there)",
+            path.display()
+        ));
         return None;
     }
     Some(path)
