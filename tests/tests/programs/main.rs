@@ -20,6 +20,7 @@ mod page;
 mod qemu;
 mod qperf;
 mod rsockets;
+mod spdk;
 mod tcp;
 mod ucx;
 mod valkey;
