@@ -2,10 +2,10 @@
 # Installs the programs that ROCE_PROGRAMS=all tests besides Debian's packages, for Python 3.11 or
 # the version that python3 is, into target/programs (about 1.5 GB): wheels from PyPI, the tests of a
 # crate, and from checkouts of their sources Valkey with its RDMA module, gloo with its ibverbs
-# transport, ggml with its RPC backend, and DiSNI. The tests of eRPC, GASNet-EX and librpma's examples
-# run programs that you put there (docs/programs.md).
+# transport, ggml with its RPC backend, DiSNI, and what has been built of SPDK. The tests of eRPC,
+# GASNet-EX and librpma's examples run programs that you put there (docs/programs.md).
 #
-#   tests/lab/install-programs.sh [VALKEY-CHECKOUT [GLOO-CHECKOUT [GGML-CHECKOUT [DISNI-CHECKOUT]]]]
+#   tests/lab/install-programs.sh [VALKEY [GLOO [GGML [DISNI [SPDK]]]]]
 set -eu
 cd "$(dirname "$0")/../.."
 folder=${ROCE_PROGRAMS_DIR:-target/programs}
@@ -88,4 +88,13 @@ if [ $# -ge 4 ]; then
         -cp /usr/share/java/slf4j-api.jar:/usr/share/java/commons-cli.jar {} +
 elif ! test -e "$folder/disni/classes"; then
     echo "DiSNI is left out: give me a checkout of https://github.com/zrlio/disni, too" >&2
+fi
+
+if [ $# -ge 5 ]; then
+    # Built by `./configure --with-rdma=verbs && make`. It has shared libraries only with an installed DPDK.
+    mkdir -p "$folder/spdk/lib"
+    cp "$5"/build/bin/nvmf_tgt "$5"/build/bin/spdk_nvme_perf "$5"/build/examples/bdevperf "$folder/spdk/"
+    find "$5/build/lib" "$5/isa-l/.libs" -name '*.so*' -exec cp -P {} "$folder/spdk/lib/" +
+elif ! test -e "$folder/spdk/nvmf_tgt"; then
+    echo "SPDK is left out: give me a checkout of https://github.com/spdk/spdk that was built, too" >&2
 fi

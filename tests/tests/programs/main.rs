@@ -25,6 +25,7 @@ mod qperf;
 mod rpma;
 mod rsockets;
 mod sideway;
+mod spdk;
 mod tcp;
 mod three_fs;
 mod uccl;
