@@ -1,12 +1,12 @@
 //! DiSNI: verbs and rdma_cm for Java, through JNI, built from its sources.
 
-use crate::wheels::built_or_skip;
+use crate::wheels::placed_or_left_out;
 use roce_tests::scene::Scene;
 
 /// Its own examples. The client of `ReadServer` prints the text that it reads from the server's memory.
 #[test]
 fn disni_reads_and_sends() {
-    let Some(folder) = built_or_skip("disni") else {
+    let Some(folder) = placed_or_left_out("disni") else {
         return;
     };
     let scene = Scene::of(include_str!("scripts/disni.sh")).with("DISNI", folder);

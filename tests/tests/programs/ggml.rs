@@ -1,12 +1,12 @@
 //! ggml's RPC backend, which is that of llama.cpp, built from its sources.
 
-use crate::wheels::built_or_skip;
+use crate::wheels::placed_or_left_out;
 use roce_tests::programs::compiled_by_or_skip;
 use roce_tests::scene::Scene;
 
 #[test]
 fn ggml_computes_on_a_server() {
-    let Some(folder) = built_or_skip("ggml") else {
+    let Some(folder) = placed_or_left_out("ggml") else {
         return;
     };
     let (include, lib) = (folder.join("include"), folder.join("lib"));

@@ -1,12 +1,12 @@
 //! gloo: collectives over its ibverbs transport, built from its sources.
 
-use crate::wheels::built_or_skip;
+use crate::wheels::placed_or_left_out;
 use roce_tests::scene::Scene;
 
 /// The program checks the first result of each collective.
 #[test]
 fn gloo_runs_collectives() {
-    let Some(benchmark) = built_or_skip("gloo/benchmark") else {
+    let Some(benchmark) = placed_or_left_out("gloo/benchmark") else {
         return;
     };
     let scene = Scene::of(include_str!("scripts/gloo.sh")).with("BENCHMARK", benchmark);

@@ -1,11 +1,11 @@
 //! SPDK's NVMe target and host, built from its sources.
 
-use crate::wheels::built_or_skip;
+use crate::wheels::placed_or_left_out;
 use roce_tests::scene::Scene;
 
 #[test]
 fn spdk_writes_and_reads_a_disk_of_its_own() {
-    let Some(folder) = built_or_skip("spdk") else {
+    let Some(folder) = placed_or_left_out("spdk") else {
         return;
     };
     let scene = Scene::of(include_str!("scripts/spdk.sh")).with("SPDK", folder);

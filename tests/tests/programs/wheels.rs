@@ -41,7 +41,7 @@ pub(crate) fn built_or_skip(path: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// As [`built_or_skip`], for what the script does not build: the test is left out if nobody put it there.
+/// As [`built_or_skip`], for what the script does not install: the test is left out if it is not there.
 pub(crate) fn placed_or_left_out(path: &str) -> Option<PathBuf> {
     if !all_or_left_out() {
         return None;
