@@ -285,9 +285,9 @@ mod tests {
         assert!(replies.repeat(read(0, 4)));
         assert!(replies.repeat(read(2, 4)));
         assert_eq!(places(&replies), [0], "the queued reply includes it");
-        // Six responses have been sent: two of them are requested again.
+        // Six responses have been sent. The peer requests three of them again, and one of the others.
         *replies.front_mut().expect("it is queued") = read(6, 8);
-        assert!(replies.repeat(read(3, 5)));
+        assert!(replies.repeat(read(3, 7)));
         assert_eq!(places(&replies), [3, 6]);
         // The newer duplicate reaches into what is queued, and the rest of that stays.
         assert!(replies.repeat(read(3, 7)));
