@@ -18,4 +18,4 @@ both examples.Read
 key=$(sed -n 's/.*information, .*, key \([0-9-]*\)$/\1/p' client.log)
 grep -q "from server: This is a RDMA/read on stag $key !" <(tail -n 3 client.log) && echo the text that was read is right
 both examples.SendRecv
-both benchmarks.Read -s 1000000 -k 100
+both benchmarks.Read -s 1000000 -k 16
