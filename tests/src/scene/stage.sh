@@ -1,6 +1,9 @@
 # Sets up the network of a script, runs the script on this stack, and leaves in .roce-bytes how
 # many bytes of RoCE packets the kernel saw.
 set -e
+# Programs name their shared memory by user and process ID, as Open MPI does, and each scene has process IDs of its own:
+# the first of two scenes at a time that ends would remove that of the other.
+mount -t tmpfs -o mode=1777 shm /dev/shm
 ip link set lo up
 ip address add 10.9.9.1/32 dev lo
 ip address add 10.9.9.2/32 dev lo
