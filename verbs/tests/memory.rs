@@ -16,7 +16,7 @@ use std::ffi::c_void;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -343,6 +343,10 @@ struct Pages {
     len: usize,
 }
 
+/// Where the next pages go: far from where the kernel puts other mappings, so that another thread's
+/// mapping does not take the place of pages that a test has unmapped.
+static NEXT: AtomicUsize = AtomicUsize::new(1 << 38);
+
 impl Pages {
     fn map(pages: usize) -> Self {
         let len = pages * PAGE;
@@ -351,8 +355,10 @@ impl Pages {
             ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
             MapFlags::MAP_PRIVATE,
         );
-        // SAFETY: a fresh mapping, wherever the kernel likes.
-        let base = unsafe { mmap_anonymous(None, size, prot, flags) }.expect("mapped");
+        let at = NEXT.fetch_add(1 << 30, Ordering::Relaxed);
+        let at = NonZeroUsize::new(at);
+        // SAFETY: a fresh mapping: the address is a hint, and nothing is replaced.
+        let base = unsafe { mmap_anonymous(at, size, prot, flags) }.expect("mapped");
         Self { base, len }
     }
 
