@@ -43,7 +43,7 @@ const MANAGEMENT_BYTES: u64 = 20_000_000;
 /// The results of a program, as far as it has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// What 8 bytes take, in microseconds.
+    /// The time for 8 bytes, in microseconds.
     pub latency: Option<f64>,
     /// Messages of 64 KiB, in bits per second.
     pub medium: Option<f64>,

@@ -110,7 +110,7 @@ fn memory_is_found_by_the_descriptor_alone_and_by_the_path_alone() {
     let (_, path) = tally.variable();
     let number = tally.file.as_raw_fd();
     Memory::open(format!("/nonexistent/{number}").as_ref()).expect("its descriptor is open");
-    // Of numbers that are closed, or something else, only the path is left.
+    // Where the number is closed or leads to another file, the path is used.
     let folder = tempfile::tempdir().expect("a folder");
     let other = std::fs::File::open("/dev/null").expect("it is there");
     for number in [other.as_raw_fd(), -1, i32::MAX] {

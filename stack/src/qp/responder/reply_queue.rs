@@ -129,23 +129,29 @@ impl ReplyQueue {
         self.ack = false;
     }
 
-    /// Queues the reply to a duplicate in the order of PSNs. It replaces queued replies with the
-    /// same PSNs, unless they go on behind it: a duplicate of a READ can ask for a part of its
-    /// responses, and the peer still waits for the rest. Returns false if the queue is full, and
+    /// Queues the reply to a duplicate in the order of PSNs. It replaces the queued replies that it
+    /// covers. A duplicate of a READ can ask for a part of its responses: a queued reply that covers
+    /// more stays, since the peer still waits for the rest. Returns false if the queue is full, and
     /// either the duplicate is older than all queued replies, or the oldest of them answers no
     /// duplicate.
     pub(super) fn repeat(&mut self, reply: Reply) -> bool {
         let (first, end) = (reply.first(), reply.end());
-        let includes = |queued: &Reply| queued.first() <= first && end < queued.end();
-        if self.queue.iter().any(|pending| includes(&pending.reply)) {
+        let is_sent_anyway = |queued: &Reply| {
+            let (from, to) = (queued.first(), queued.end());
+            from <= first && end <= to && (from, to) != (first, end)
+        };
+        if self
+            .queue
+            .iter()
+            .any(|pending| is_sent_anyway(&pending.reply))
+        {
             return true;
         }
         let mut unanswered = false;
         self.queue.retain(|pending| {
-            let apart = pending.reply.end() <= first || end <= pending.reply.first();
-            let stays = apart || end < pending.reply.end();
-            unanswered |= !stays && pending.unanswered;
-            stays
+            let is_covered = first <= pending.reply.first() && pending.reply.end() <= end;
+            unanswered |= is_covered && pending.unanswered;
+            !is_covered
         });
         let oldest = self.queue.front().map(|pending| pending.reply.first());
         if self.queue.len() >= self.max
@@ -285,10 +291,15 @@ mod tests {
         assert!(replies.repeat(read(0, 4)));
         assert!(replies.repeat(read(2, 4)));
         assert_eq!(places(&replies), [0], "the queued reply includes it");
+        assert!(replies.repeat(read(4, 8)));
+        assert_eq!(places(&replies), [0], "so it does at its end");
         // Six responses have been sent. The peer requests three of them again, and one of the others.
         *replies.front_mut().expect("it is queued") = read(6, 8);
         assert!(replies.repeat(read(3, 7)));
         assert_eq!(places(&replies), [3, 6]);
+        // What was requested before, and is no part of the newer duplicate, stays as well.
+        assert!(replies.repeat(read(5, 8)));
+        assert_eq!(places(&replies), [3, 5]);
         // The newer duplicate asks for everything.
         assert!(replies.repeat(read(0, 8)));
         assert_eq!(places(&replies), [0]);
