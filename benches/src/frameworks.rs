@@ -162,7 +162,10 @@ pub const OTHERS: [Framework; 4] = [
         script: include_str!("frameworks/two_ends.sh"),
         needs: &["python3"],
         compiler: "",
-        test: include_str!("frameworks/mooncake.py"),
+        test: concat!(
+            include_str!("../../tests/tests/programs/scripts/meet.py"),
+            include_str!("frameworks/mooncake.py")
+        ),
         ours: "PROTOCOL=rdma DEVICE=roce_lo",
         tcp: "PROTOCOL=tcp DEVICE= MC_FORCE_TCP=1",
         latency: "8 bytes",

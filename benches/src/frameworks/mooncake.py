@@ -11,20 +11,6 @@ BYTES = 4 << 20
 role = sys.argv[1]
 host = {"initiator": "10.9.9.2", "target": "10.9.9.1"}[role]
 
-
-def publish(name, content):
-    with open(name + ".part", "w") as file:
-        file.write(content)
-    os.rename(name + ".part", name)
-
-
-def published(name):
-    while not os.path.exists(name):
-        time.sleep(0.01)
-    with open(name) as file:
-        return file.read()
-
-
 engine = TransferEngine()
 assert engine.initialize(host, "P2PHANDSHAKE", os.environ["PROTOCOL"], os.environ["DEVICE"]) == 0
 memory = ctypes.create_string_buffer(BYTES)
@@ -41,13 +27,13 @@ def seconds_of_a_write(where, remote, size, count):
 
 
 if role == "initiator":
-    where, remote = published("target").split()
+    where, remote = published("target").decode().split()
     print("latency-us", 1e6 * seconds_of_a_write(where, int(remote), 8, 1000))
     print("medium-MB/s", 65536 / 1e6 / seconds_of_a_write(where, int(remote), 65536, 1000))
     print("large-MB/s", BYTES / 4e6 / seconds_of_a_write(where, int(remote), BYTES // 4, 200), flush=True)
-    publish("done", "")
+    publish("done", b"")
 else:
-    publish("target", f"{host}:{engine.get_rpc_port()} {address}")
+    publish("target", f"{host}:{engine.get_rpc_port()} {address}".encode())
     published("done")
 # The engine's threads do not always end with the interpreter.
 os._exit(0)

@@ -12,7 +12,13 @@ fn nixl_writes_and_reads() {
         .with("PYTHONPATH", site.with_file_name(""))
         .with("UCX_NET_DEVICES", "roce_lo:1")
         .with("UCX_TLS", "rc_v,ud_v")
-        .with("PROGRAM", include_str!("scripts/nixl.py"));
+        .with(
+            "PROGRAM",
+            concat!(
+                include_str!("scripts/meet.py"),
+                include_str!("scripts/nixl.py")
+            ),
+        );
     if let Some(played) = scene.play_or_skip(&["python3"]) {
         played.says("initiator: all bytes are right");
         played.says("target: all bytes are right").moved(8 << 20);

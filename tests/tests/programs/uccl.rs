@@ -26,7 +26,13 @@ fn uccl_reads_writes_and_sends() {
     let scene = Scene::of(include_str!("scripts/uccl.sh"))
         .with("PYTHONPATH", site.with_file_name(""))
         .with("CUDA", cuda.as_path())
-        .with("PROGRAM", include_str!("scripts/uccl.py"));
+        .with(
+            "PROGRAM",
+            concat!(
+                include_str!("scripts/meet.py"),
+                include_str!("scripts/uccl.py")
+            ),
+        );
     if let Some(played) = scene.play_or_skip(&["python3"]) {
         played.says("initiator: all bytes are right");
         played.says("target: all bytes are right").moved(12 << 20);

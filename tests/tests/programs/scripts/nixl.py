@@ -15,19 +15,6 @@ def pattern():
     return bytes(i * 7 % 251 for i in range(BYTES))
 
 
-def publish(name, content):
-    with open(name + ".part", "wb") as file:
-        file.write(content)
-    os.rename(name + ".part", name)
-
-
-def published(name):
-    while not os.path.exists(name):
-        pass
-    with open(name, "rb") as file:
-        return file.read()
-
-
 agent = nixl_agent(role, nixl_agent_config(backends=["UCX"]))
 memory = ctypes.create_string_buffer(BYTES)
 address = ctypes.addressof(memory)

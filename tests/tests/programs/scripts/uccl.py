@@ -2,7 +2,6 @@
 import ctypes
 import os
 import sys
-import time
 
 from uccl import p2p
 
@@ -15,46 +14,33 @@ def pattern(seed):
     return bytes((seed * 31 + at * 7 + (at >> 8)) & 255 for at in range(1 << 16)) * (SIZE >> 16)
 
 
-def put(name, data):
-    with open(name + ".new", "wb") as file:
-        file.write(data)
-    os.rename(name + ".new", name)
-
-
-def get(name):
-    while not os.path.exists(name):
-        time.sleep(0.01)
-    with open(name, "rb") as file:
-        return file.read()
-
-
 def target(engine):
     ctypes.memmove(address, pattern(1), SIZE)
-    put("metadata", bytes(engine.get_metadata()))
+    publish("metadata", bytes(engine.get_metadata()))
     connection = engine.accept()[-1]
     good, region = engine.reg(address, SIZE)
     assert good
     good, item = engine.advertise(connection, region, address, SIZE)
     assert good
-    put("item", bytes(item))
-    get("written")
+    publish("item", bytes(item))
+    published("written")
     assert memory.raw == pattern(2), "the WRITE"
     assert engine.recv(connection, region, address, SIZE)
     assert memory.raw == pattern(3), "the message"
 
 
 def initiator(engine):
-    ip, port, gpu = p2p.Endpoint.parse_metadata(get("metadata"))
+    ip, port, gpu = p2p.Endpoint.parse_metadata(published("metadata"))
     good, connection = engine.connect(ip, gpu, remote_port=port)
     assert good
     good, region = engine.reg(address, SIZE)
     assert good
-    item = get("item")
+    item = published("item")
     assert engine.read(connection, region, address, SIZE, item)
     assert memory.raw == pattern(1), "the READ"
     ctypes.memmove(address, pattern(2), SIZE)
     assert engine.write(connection, region, address, SIZE, item)
-    put("written", b"")
+    publish("written", b"")
     ctypes.memmove(address, pattern(3), SIZE)
     assert engine.send(connection, region, address, SIZE)
 
@@ -63,8 +49,8 @@ role = sys.argv[1]
 engine = p2p.Endpoint(0)
 (target if role == "target" else initiator)(engine)
 # The other end may still poll this one.
-put(role + ".done", b"")
-get("initiator.done" if role == "target" else "target.done")
+publish(role + ".done", b"")
+published("initiator.done" if role == "target" else "target.done")
 print(f"{role}: all bytes are right", flush=True)
 # Its threads do not end by themselves.
 os._exit(0)
