@@ -29,6 +29,13 @@ pub enum Drops {
     /// Each with this probability in thousandths, independently. The kernel's random numbers have
     /// no seed, so runs are not reproducible.
     PerMille(u32),
+    /// Each of the first `packets` with this probability in thousandths, and no later one.
+    EarlyPerMille {
+        /// The number of packets that may be dropped.
+        packets: u32,
+        /// The probability.
+        per_mille: u32,
+    },
     /// The first, and then every Nth; reproducible.
     EveryNth(u32),
     /// The first `count` packets whose BTH opcode is `opcode`, and no others.
@@ -46,20 +53,30 @@ impl Drops {
         let wrong = |what: &str| Err(LabError::new(format!("{self:?}: {what}")));
         match self {
             Self::None | Self::First { count: 0, .. } => Ok(None),
-            Self::PerMille(n) if n > 1000 => wrong("a probability is at most 1000 thousandths"),
+            Self::PerMille(n) | Self::EarlyPerMille { per_mille: n, .. } if n > 1000 => {
+                wrong("a probability is at most 1000 thousandths")
+            }
             // nftables rejects a comparison that is always true.
             Self::PerMille(1000) | Self::EveryNth(1) => Ok(Some(String::new())),
             Self::PerMille(n) => Ok(Some(format!("numgen random mod 1000 < {n}"))),
+            Self::EarlyPerMille { packets, per_mille } => {
+                let by_chance = Self::PerMille(per_mille).rule()?;
+                Ok(by_chance.map(|rule| format!("{} {rule}", first(packets))))
+            }
             Self::EveryNth(0) => wrong("every 0th packet is none; say Drops::None"),
             Self::EveryNth(n) => Ok(Some(format!("numgen inc mod {n} < 1"))),
-            // The transport header is UDP's; the BTH follows its 8 bytes. The
-            // counter behind `numgen inc` starts at 0 and does not wrap.
-            Self::First { opcode, count } => Ok(Some(format!(
-                "@th,64,8 {opcode} numgen inc mod {} < {count}",
-                i32::MAX
-            ))),
+            // The transport header is UDP's; the BTH follows its 8 bytes.
+            Self::First { opcode, count } => {
+                Ok(Some(format!("@th,64,8 {opcode} {}", first(count))))
+            }
         }
     }
+}
+
+/// The part of a rule that selects the first packets that reach it. The counter behind `numgen inc`
+/// starts at 0 and does not wrap.
+fn first(packets: u32) -> String {
+    format!("numgen inc mod {} < {packets}", i32::MAX)
 }
 
 /// RoCE packets of one direction.

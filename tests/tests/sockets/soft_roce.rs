@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use roce_tests::lab::{
     Direction, Drops, GUEST_INTERFACE, GUEST_IP4, GUEST_LL6, GuestChild, HOST_INTERFACE, HOST_IP4,
-    HOST_LL6, Lab,
+    HOST_LL6, Lab, LossCounters,
 };
 use roce_tests::programs::is_installed_or_skip;
 
@@ -117,10 +117,19 @@ fn riostream_writes_into_mapped_memory() {
     );
 }
 
+/// 1 % of a run's first packets. The smallest case, 20,000 bytes 32 times, takes 640 packets each
+/// way, so the last ones arrive. They must: an end that has closed its socket has no QP any more that
+/// would repeat a lost acknowledgement, and Soft-RoCE, for which a retry count of 7 is no limit,
+/// would repeat its last request for ever.
+const EARLY_LOSS: Drops = Drops::EarlyPerMille {
+    packets: 600,
+    per_mille: 10,
+};
+
 #[test]
 fn rstream_verifies_its_data_although_one_percent_is_lost() {
     all_verify(
-        Drops::PerMille(10),
+        EARLY_LOSS,
         &[Family::V4],
         &[
             rstream("-S 65536 -I 2 -C 8 -T v"),
@@ -132,7 +141,7 @@ fn rstream_verifies_its_data_although_one_percent_is_lost() {
 #[test]
 fn riostream_writes_into_mapped_memory_although_one_percent_is_lost() {
     all_verify(
-        Drops::PerMille(10),
+        EARLY_LOSS,
         &[Family::V6],
         &[riostream("-S 65536 -I 2 -C 8 -T v")],
     );
@@ -146,13 +155,14 @@ fn all_verify(drops: Drops, families: &[Family], cases: &[Case]) {
     let Some(lab) = Lab::get_or_skip() else {
         return;
     };
-    for direction in [Direction::ToGuest, Direction::ToHost] {
-        lab.set_loss(direction, drops).unwrap();
-    }
+    let mut lost = LossCounters::default();
     let mut failures = Vec::new();
     for case in cases {
         for &family in families {
             for server in [Server::Theirs, Server::Ours] {
+                for direction in [Direction::ToGuest, Direction::ToHost] {
+                    lab.set_loss(direction, drops).unwrap();
+                }
                 let began = Instant::now();
                 let run = Run {
                     lab: &lab,
@@ -161,7 +171,12 @@ fn all_verify(drops: Drops, families: &[Family], cases: &[Case]) {
                 };
                 let result = run.of(case);
                 let seconds = began.elapsed().as_secs_f64();
-                println!("{seconds:5.1} s: server {server:?}, {family:?}: {case:?}: {result:?}");
+                let of_run = lab.loss_counters().unwrap();
+                lost.to_guest.dropped += of_run.to_guest.dropped;
+                lost.to_host.dropped += of_run.to_host.dropped;
+                println!(
+                    "{seconds:5.1} s: server {server:?}, {family:?}: {case:?}: {result:?}; {of_run:?}"
+                );
                 if let Err(told) = result {
                     let told = format!("{told}\n{}", run.keep_capture());
                     failures.push(format!("{case:?}, server {server:?}, {family:?}: {told}"));
@@ -169,8 +184,6 @@ fn all_verify(drops: Drops, families: &[Family], cases: &[Case]) {
             }
         }
     }
-    let lost = lab.loss_counters().unwrap();
-    println!("{lost:?}");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     if drops != Drops::None {
         assert!(

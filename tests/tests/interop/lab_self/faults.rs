@@ -39,6 +39,18 @@ fn loss_drops_roce_packets_to_the_guest_and_nothing_else() {
     // Off by 100 from the mean of 200 is ten standard deviations.
     assert!((100..300).contains(&dropped), "{dropped} of 400");
 
+    let early = Drops::EarlyPerMille {
+        packets: 400,
+        per_mille: 500,
+    };
+    lab.set_loss(Direction::ToGuest, early).unwrap();
+    send_from_outside(&lab, ROCE, 0x64, 400);
+    let Counters { dropped, .. } = lab.loss_counters().unwrap().to_guest;
+    assert!((100..300).contains(&dropped), "{dropped} of 400");
+    send_from_outside(&lab, ROCE, 0x64, 400);
+    let expected = Counters { seen: 800, dropped };
+    assert_eq!(lab.loss_counters().unwrap().to_guest, expected);
+
     lab.set_loss(
         Direction::ToGuest,
         Drops::First {
@@ -118,7 +130,11 @@ fn wrong_losses_are_refused() {
     let Some(lab) = Lab::get_or_skip() else {
         return;
     };
-    for drops in [Drops::PerMille(1001), Drops::EveryNth(0)] {
+    let early = Drops::EarlyPerMille {
+        packets: 1,
+        per_mille: 1001,
+    };
+    for drops in [Drops::PerMille(1001), Drops::EveryNth(0), early] {
         let error = lab
             .set_loss(Direction::ToHost, drops)
             .unwrap_err()
