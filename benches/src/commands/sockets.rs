@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Sockets over RDMA beside TCP
 ///
-/// Each program runs in two network namespaces that a cable of 9000 bytes joins, by turns over this
-/// stack and over the kernel's TCP: rdma-core's rstream, which has both in it, and servers with their
-/// benchmarks, under `roce run --sockets` and without. Needs root, iproute2, rdmacm-utils,
+/// Each program runs in two network namespaces that a cable of 9000 bytes joins, or with --one-host
+/// in one of them, by turns over this stack and over the kernel's TCP: rdma-core's rstream, which has
+/// both in it, and servers with their benchmarks, under `roce run --sockets` and without. Needs root, iproute2, rdmacm-utils,
 /// redis-server, redis-tools, memcached, libmemcached-tools, nginx, curl and wrk.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
@@ -24,6 +24,10 @@ pub(crate) struct Args {
     /// The number of endless loops beside the programs, for a busy machine
     #[arg(long, default_value_t = 0, value_name = "LOOPS")]
     busy: u32,
+
+    /// Both ends on one host, whose connections then take memory that both share
+    #[arg(long, conflicts_with = "busy")]
+    one_host: bool,
 }
 
 /// How long a server may take to listen.
@@ -146,10 +150,12 @@ fn start_loops(count: u32) -> Result<Vec<Server>, String> {
 /// The files that were built.
 struct Built {
     roce: PathBuf,
+    /// Whether all programs run on the first host.
+    one_host: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {
-    let built = Built::new()?;
+    let built = Built::new(args.one_host)?;
     let pair = VethPair::new(9000)?;
     let _loops = start_loops(args.busy)?;
     let total = STREAMS.len() + SERVICES.len();
@@ -178,6 +184,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     bar.finish_and_clear();
     streams.extend(services);
     let marker = match args.busy {
+        _ if args.one_host => "figures one host",
         0 => "figures",
         _ => "figures busy",
     };
@@ -195,7 +202,7 @@ fn row(what: &'static str, unit: &'static str) -> Comparison {
 }
 
 impl Built {
-    fn new() -> Result<Self, String> {
+    fn new(one_host: bool) -> Result<Self, String> {
         let roce = roce::build()?;
         for library in ["roce-verbs-shim", "roce-rspreload"] {
             let mut cargo = Command::new("cargo");
@@ -209,7 +216,7 @@ impl Built {
             ]);
             output(cargo)?;
         }
-        Ok(Self { roce })
+        Ok(Self { roce, one_host })
     }
 
     /// A program on a host: over TCP as it is, or else under `roce run`.
@@ -217,8 +224,12 @@ impl Built {
         let (program, options): (&Path, &[&str]) = match over {
             Over::Tcp => (words[0].as_ref(), &[]),
             Over::Rdma => (&self.roce, &["run", "--quiet", "--"]),
-            Over::Sockets => (&self.roce, &["run", "--quiet", "--sockets=only", "--"]),
+            Over::Sockets => (
+                &self.roce,
+                &["run", "--quiet", "--sockets=loopback,only", "--"],
+            ),
         };
+        let host = if self.one_host { 0 } else { host };
         let mut command = pair.command(host, &program.to_string_lossy());
         let rest = match over {
             Over::Tcp => &words[1..],
