@@ -123,6 +123,17 @@ pub fn compare_each<R>(
 }
 
 impl Comparison {
+    /// A row without figures, for a program that can't be measured.
+    pub fn unmeasured(what: impl Into<Cow<'static, str>>, with: &'static str) -> Self {
+        Self {
+            what: what.into(),
+            with,
+            unit: "",
+            runs: Vec::new(),
+            goal: Goal::None,
+        }
+    }
+
     /// The median of the ratios.
     pub fn ratio(&self) -> Option<f64> {
         let ratios: Vec<f64> = self
