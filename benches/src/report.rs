@@ -202,7 +202,7 @@ pub fn table(comparisons: &[Comparison]) -> String {
 pub fn markdown(comparisons: &[Comparison], machine: &str) -> String {
     let mut page = format!("Machine: {machine}.\n\n{}", table(comparisons));
     page += "\nEach run:\n\n";
-    for comparison in comparisons {
+    for comparison in comparisons.iter().filter(|of| !of.runs.is_empty()) {
         page += &comparison.each_run();
         page.push('\n');
     }
