@@ -44,7 +44,7 @@ pub enum Transport {
 const MANAGEMENT_BYTES: u64 = 20_000_000;
 
 /// The results of a program, as far as it has them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// The time for 8 bytes, in microseconds.
     pub latency: Option<f64>,
@@ -52,6 +52,10 @@ pub struct Figures {
     pub medium: Option<f64>,
     /// Messages of 1 MiB, in bits per second.
     pub large: Option<f64>,
+    /// A guest's memory, in bits per second.
+    pub memory: Option<f64>,
+    /// Requests of one client, and of 20, per second.
+    pub requests: [Option<f64>; 2],
 }
 
 const HALF: &str = "half a round trip of 8 bytes";
@@ -138,7 +142,7 @@ pub const FRAMEWORKS: [Framework; 6] = [
 ];
 
 /// Others that can use TCP.
-pub const OTHERS: [Framework; 6] = [
+pub const OTHERS: [Framework; 9] = [
     Framework {
         name: "MPICH",
         script: include_str!("frameworks/mpich.sh"),
@@ -202,6 +206,36 @@ pub const OTHERS: [Framework; 6] = [
         latency: "8 bytes",
         ..NOTHING
     },
+    Framework {
+        name: "NCCL, messages one after the other",
+        script: include_str!("frameworks/nccl.sh"),
+        placed: "wheels/nvidia/nccl/lib/libnccl.so.2",
+        compile: &["cc", "tests/tests/programs/scripts/nccl.c", "-ldl"],
+        ours: "NCCL_IB_HCA=roce_lo DEVICE=roce_lo TRANSPORT=ncclNetIb",
+        tcp: "NCCL_SOCKET_IFNAME=lo DEVICE=lo TRANSPORT=ncclNetSocket",
+        latency: "8 bytes",
+        ..NOTHING
+    },
+    Framework {
+        name: "Valkey",
+        script: include_str!("frameworks/valkey.sh"),
+        placed: "valkey/src/valkey-rdma.so",
+        ours: "OPTIONS=--rdma",
+        tcp: "OPTIONS=",
+        ..NOTHING
+    },
+    Framework {
+        name: "QEMU, migration of a guest that stands still",
+        script: include_str!("frameworks/qemu.sh"),
+        needs: &["qemu-system-x86_64", "python3"],
+        test: concat!(
+            include_str!("../../tests/tests/programs/scripts/machine.py"),
+            include_str!("frameworks/qemu.py")
+        ),
+        ours: "WHERE=rdma:10.9.9.1:4444",
+        tcp: "WHERE=tcp:10.9.9.1:4444",
+        ..NOTHING
+    },
 ];
 
 impl Framework {
@@ -255,7 +289,8 @@ impl Framework {
 }
 
 impl Figures {
-    /// The figures that `program` has printed: `latency-us`, `medium-MB/s` and `large-MB/s`.
+    /// The figures that `program` has printed: `latency-us`, `medium-MB/s`, `large-MB/s`, `memory-MB/s`,
+    /// `one-client` and `twenty-clients`.
     ///
     /// # Errors
     /// If there is none, or one is no number. The error contains the output.
@@ -271,10 +306,12 @@ impl Figures {
             latency: figure("latency-us")?,
             medium: bits(figure("medium-MB/s")?),
             large: bits(figure("large-MB/s")?),
+            memory: bits(figure("memory-MB/s")?),
+            requests: [figure("one-client")?, figure("twenty-clients")?],
         };
-        match figures.latency.or(figures.medium).or(figures.large) {
-            Some(_) => Ok(figures),
-            None => Err(format!("{program}: no figures in:\n{output}")),
+        match figures == Self::default() {
+            false => Ok(figures),
+            true => Err(format!("{program}: no figures in:\n{output}")),
         }
     }
 }

@@ -317,6 +317,13 @@ impl Bench<'_> {
             add_figure("64 KiB", "Gb/s", |of| of.medium.map(|rate| rate / 1e9));
             add_figure("1 MiB", "Gb/s", |of| of.large.map(|rate| rate / 1e9));
         }
+        add_figure("its memory", "Gb/s", |of| of.memory.map(|rate| rate / 1e9));
+        add_figure("GET of 1 client", "1000/s", |of| {
+            of.requests[0].map(|rate| rate / 1e3)
+        });
+        add_figure("GET of 20 clients", "1000/s", |of| {
+            of.requests[1].map(|rate| rate / 1e3)
+        });
         Ok(())
     }
 }
