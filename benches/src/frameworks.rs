@@ -13,9 +13,12 @@ pub struct Framework {
     script: &'static str,
     /// The commands that the script needs.
     needs: &'static [&'static str],
-    /// The compiler of the script's `PROGRAM`, which is [`MPI_SPEED`]; empty if it has none.
-    compiler: &'static str,
-    /// The script's variable `TEST`: the test of `ucx_perftest`, or Open MPI's number of ranks.
+    /// The script's variable `PLACED`: a file in the folder of programs that no package installs. Empty if it
+    /// needs none.
+    placed: &'static str,
+    /// The compiler of the script's `PROGRAM`, the source, and what follows it. Empty if it has none.
+    compile: &'static [&'static str],
+    /// The script's variable `TEST`: the test of `ucx_perftest`, Open MPI's number of ranks, or a script of Python.
     test: &'static str,
     ours: &'static str,
     tcp: &'static str,
@@ -41,7 +44,7 @@ pub enum Transport {
 const MANAGEMENT_BYTES: u64 = 20_000_000;
 
 /// The results of a program, as far as it has them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// The time for 8 bytes, in microseconds.
     pub latency: Option<f64>,
@@ -49,6 +52,10 @@ pub struct Figures {
     pub medium: Option<f64>,
     /// Messages of 1 MiB, in bits per second.
     pub large: Option<f64>,
+    /// A guest's memory, in bits per second.
+    pub memory: Option<f64>,
+    /// Requests of one client, and of 20, per second.
+    pub requests: [Option<f64>; 2],
 }
 
 const HALF: &str = "half a round trip of 8 bytes";
@@ -61,107 +68,112 @@ const OFI_OURS: &str =
 const OFI_TCP: &str =
     "OPTIONS='--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include tcp;ofi_rxm'";
 
+/// The fields that most programs leave out.
+const NOTHING: Framework = Framework {
+    name: "",
+    script: "",
+    needs: &[],
+    placed: "",
+    compile: &[],
+    test: "",
+    ours: "",
+    tcp: "",
+    latency: HALF,
+};
+
 /// All programs that are compared.
 pub const FRAMEWORKS: [Framework; 6] = [
     Framework {
         name: "UCX tag",
         script: include_str!("frameworks/ucx.sh"),
         needs: &["ucx_perftest"],
-        compiler: "",
         test: "tag",
         ours: UCX_OURS,
         tcp: UCX_TCP,
-        latency: HALF,
+        ..NOTHING
     },
     Framework {
         name: "UCX put",
         script: include_str!("frameworks/ucx.sh"),
         needs: &["ucx_perftest"],
-        compiler: "",
         test: "ucp_put",
         ours: UCX_OURS,
         tcp: UCX_TCP,
-        latency: HALF,
+        ..NOTHING
     },
     Framework {
         name: "libfabric msg",
         script: include_str!("frameworks/libfabric.sh"),
         needs: &["fi_pingpong"],
-        compiler: "",
-        test: "",
         ours: UCX_OURS,
         tcp: UCX_TCP,
-        latency: HALF,
+        ..NOTHING
     },
     Framework {
         name: "Open MPI, pml ucx (TCP: btl tcp)",
         script: include_str!("frameworks/openmpi.sh"),
         needs: &["mpirun.openmpi"],
-        compiler: "mpicc.openmpi",
+        compile: &["mpicc.openmpi", MPI_SPEED],
         test: "2",
         ours: UCX_OURS,
         tcp: UCX_TCP,
-        latency: HALF,
+        ..NOTHING
     },
     Framework {
         name: "Open MPI, pml ucx, four ranks (TCP: btl tcp)",
         script: include_str!("frameworks/openmpi.sh"),
         needs: &["mpirun.openmpi"],
-        compiler: "mpicc.openmpi",
+        compile: &["mpicc.openmpi", MPI_SPEED],
         test: "4",
         ours: UCX_OURS,
         tcp: UCX_TCP,
-        latency: HALF,
+        ..NOTHING
     },
     Framework {
         name: "Open MPI, mtl ofi (TCP: mtl ofi)",
         script: include_str!("frameworks/openmpi.sh"),
         needs: &["mpirun.openmpi"],
-        compiler: "mpicc.openmpi",
+        compile: &["mpicc.openmpi", MPI_SPEED],
         test: "2",
         ours: OFI_OURS,
         tcp: OFI_TCP,
-        latency: HALF,
+        ..NOTHING
     },
 ];
 
 /// Others that can use TCP.
-pub const OTHERS: [Framework; 4] = [
+pub const OTHERS: [Framework; 9] = [
     Framework {
         name: "MPICH",
         script: include_str!("frameworks/mpich.sh"),
         needs: &["mpiexec.mpich"],
-        compiler: "mpicc.mpich",
-        test: "",
+        compile: &["mpicc.mpich", MPI_SPEED],
         ours: "UCX_TLS=rc_v,ud_v,self UCX_NET_DEVICES=roce_lo:1",
         tcp: "UCX_TLS=tcp,self UCX_NET_DEVICES=lo",
-        latency: HALF,
+        ..NOTHING
     },
     Framework {
         name: "qperf",
         script: include_str!("frameworks/qperf.sh"),
         needs: &["qperf"],
-        compiler: "",
-        test: "",
         ours: "PROTOCOL=rc",
         tcp: "PROTOCOL=tcp",
-        latency: HALF,
+        ..NOTHING
     },
     Framework {
         name: "libiscsi, reads of tgt's disk, 16 at a time",
         script: include_str!("frameworks/iscsi.sh"),
         needs: &["tgtd", "iscsi-perf"],
-        compiler: "",
-        test: "",
         ours: "LLD=iser",
         tcp: "LLD=iscsi",
         latency: "",
+        ..NOTHING
     },
     Framework {
         name: "Mooncake, WRITEs one after the other",
         script: include_str!("frameworks/two_ends.sh"),
         needs: &["python3"],
-        compiler: "",
+        placed: "wheels/mooncake",
         test: concat!(
             include_str!("../../tests/tests/programs/scripts/meet.py"),
             include_str!("frameworks/mooncake.py")
@@ -169,10 +181,70 @@ pub const OTHERS: [Framework; 4] = [
         ours: "PROTOCOL=rdma DEVICE=roce_lo",
         tcp: "PROTOCOL=tcp DEVICE= MC_FORCE_TCP=1",
         latency: "8 bytes",
+        ..NOTHING
+    },
+    Framework {
+        name: "NIXL, WRITEs one after the other",
+        script: include_str!("frameworks/two_ends.sh"),
+        needs: &["python3"],
+        placed: "wheels/nixl_cu12",
+        test: concat!(
+            include_str!("../../tests/tests/programs/scripts/meet.py"),
+            include_str!("frameworks/nixl.py")
+        ),
+        ours: "UCX_TLS=rc_v,ud_v UCX_NET_DEVICES=roce_lo:1",
+        tcp: "UCX_TLS=tcp UCX_NET_DEVICES=lo",
+        latency: "8 bytes",
+        ..NOTHING
+    },
+    Framework {
+        name: "gloo, allreduce_ring of two ranks",
+        script: include_str!("frameworks/gloo.sh"),
+        placed: "gloo/benchmark",
+        ours: "OPTIONS='--transport ibverbs --ib-device roce_lo'",
+        tcp: "OPTIONS='--transport tcp --tcp-device lo'",
+        latency: "8 bytes",
+        ..NOTHING
+    },
+    Framework {
+        name: "NCCL, messages one after the other",
+        script: include_str!("frameworks/nccl.sh"),
+        placed: "wheels/nvidia/nccl/lib/libnccl.so.2",
+        compile: &["cc", "tests/tests/programs/scripts/nccl.c", "-ldl"],
+        ours: "NCCL_IB_HCA=roce_lo DEVICE=roce_lo TRANSPORT=ncclNetIb",
+        tcp: "NCCL_SOCKET_IFNAME=lo DEVICE=lo TRANSPORT=ncclNetSocket",
+        latency: "8 bytes",
+        ..NOTHING
+    },
+    Framework {
+        name: "Valkey",
+        script: include_str!("frameworks/valkey.sh"),
+        placed: "valkey/src/valkey-rdma.so",
+        ours: "OPTIONS=--rdma",
+        tcp: "OPTIONS=",
+        ..NOTHING
+    },
+    Framework {
+        name: "QEMU, migration of a guest that stands still",
+        script: include_str!("frameworks/qemu.sh"),
+        needs: &["qemu-system-x86_64", "python3"],
+        test: concat!(
+            include_str!("../../tests/tests/programs/scripts/machine.py"),
+            include_str!("frameworks/qemu.py")
+        ),
+        ours: "WHERE=rdma:10.9.9.1:4444",
+        tcp: "WHERE=tcp:10.9.9.1:4444",
+        ..NOTHING
     },
 ];
 
 impl Framework {
+    /// The file that the folder of programs lacks.
+    pub fn lacks(&self) -> Option<&'static str> {
+        let lacks = !programs_folder().join(self.placed).exists();
+        (lacks && !self.placed.is_empty()).then_some(self.placed)
+    }
+
     /// Runs the program over a transport, and checks that its packets took it.
     ///
     /// # Errors
@@ -183,16 +255,18 @@ impl Framework {
             Transport::Sockets => (self.ours, Lanes::Off),
             Transport::Tcp => (self.tcp, Lanes::Off),
         };
-        let wheels = programs_folder().join("wheels");
+        let folder = programs_folder();
+        let wheels = folder.join("wheels");
         let scene = Scene::of(self.script)
             .with("SETTINGS", settings)
             .with("TEST", self.test)
+            .with("PLACED", folder.join(self.placed))
             .with("ROCE", &built.roce)
             .with("LIBRARY", &built.library)
             .with("ROCE_LOCAL", lanes.setting())
             .with("PYTHONPATH", &wheels)
             .with("LD_LIBRARY_PATH", wheels.join("mooncake"));
-        let scene = match built.programs.get(self.compiler) {
+        let scene = match built.programs.get(self.compile) {
             Some(program) => scene.with("PROGRAM", program),
             None => scene,
         };
@@ -215,7 +289,8 @@ impl Framework {
 }
 
 impl Figures {
-    /// The figures that `program` has printed: `latency-us`, `medium-MB/s` and `large-MB/s`.
+    /// The figures that `program` has printed: `latency-us`, `medium-MB/s`, `large-MB/s`, `memory-MB/s`,
+    /// `one-client` and `twenty-clients`.
     ///
     /// # Errors
     /// If there is none, or one is no number. The error contains the output.
@@ -231,10 +306,12 @@ impl Figures {
             latency: figure("latency-us")?,
             medium: bits(figure("medium-MB/s")?),
             large: bits(figure("large-MB/s")?),
+            memory: bits(figure("memory-MB/s")?),
+            requests: [figure("one-client")?, figure("twenty-clients")?],
         };
-        match figures.latency.or(figures.medium).or(figures.large) {
-            Some(_) => Ok(figures),
-            None => Err(format!("{program}: no figures in:\n{output}")),
+        match figures == Self::default() {
+            false => Ok(figures),
+            true => Err(format!("{program}: no figures in:\n{output}")),
         }
     }
 }
@@ -246,20 +323,23 @@ pub struct Built {
     pub roce: PathBuf,
     /// The library.
     pub library: PathBuf,
-    /// The benchmark of MPI, by its compiler.
-    programs: BTreeMap<&'static str, PathBuf>,
+    /// The compiled programs, by the commands that compile them.
+    programs: BTreeMap<&'static [&'static str], PathBuf>,
 }
 
-/// The folder of tests/lab/install-programs.sh.
+/// The folder of tests/lab/install-programs.sh, and of what docs/programs.md says.
 fn programs_folder() -> PathBuf {
-    std::env::var_os("ROCE_PROGRAMS_DIR").map_or_else(|| "target/programs".into(), PathBuf::from)
+    let folder = std::env::var_os("ROCE_PROGRAMS_DIR");
+    let folder = folder.map_or_else(|| "target/programs".into(), PathBuf::from);
+    // Scripts run in folders of their own.
+    std::path::absolute(&folder).unwrap_or(folder)
 }
 
 impl Built {
-    /// Finds the library beside `roce`, and compiles the benchmarks that `frameworks` need.
+    /// Finds the library beside `roce`, and compiles the programs that `frameworks` need.
     ///
     /// # Errors
-    /// If MPI's compiler is not installed.
+    /// If a compiler is not installed.
     pub fn find_beside(
         roce: &Path,
         frameworks: impl Iterator<Item = &'static Framework>,
@@ -269,10 +349,12 @@ impl Built {
             library: roce.with_file_name("libroce_verbs_shim.so"),
             programs: BTreeMap::new(),
         };
-        for compiler in frameworks.map(|framework| framework.compiler) {
-            if !compiler.is_empty() && !built.programs.contains_key(compiler) {
-                let program = Self::compile(compiler, MPI_SPEED, &[])?;
-                built.programs.insert(compiler, program);
+        for command in frameworks.map(|framework| framework.compile) {
+            if let [compiler, source, options @ ..] = command
+                && !built.programs.contains_key(command)
+            {
+                let program = Self::compile(compiler, source, options)?;
+                built.programs.insert(command, program);
             }
         }
         Ok(built)

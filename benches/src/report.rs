@@ -123,6 +123,17 @@ pub fn compare_each<R>(
 }
 
 impl Comparison {
+    /// A row without figures, for a program that can't be measured.
+    pub fn unmeasured(what: impl Into<Cow<'static, str>>, with: &'static str) -> Self {
+        Self {
+            what: what.into(),
+            with,
+            unit: "",
+            runs: Vec::new(),
+            goal: Goal::None,
+        }
+    }
+
     /// The median of the ratios.
     pub fn ratio(&self) -> Option<f64> {
         let ratios: Vec<f64> = self
@@ -191,7 +202,7 @@ pub fn table(comparisons: &[Comparison]) -> String {
 pub fn markdown(comparisons: &[Comparison], machine: &str) -> String {
     let mut page = format!("Machine: {machine}.\n\n{}", table(comparisons));
     page += "\nEach run:\n\n";
-    for comparison in comparisons {
+    for comparison in comparisons.iter().filter(|of| !of.runs.is_empty()) {
         page += &comparison.each_run();
         page.push('\n');
     }

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 /// perftest, UCX, libfabric, Open MPI and others on loopback in network namespaces of their own, by turns.
 /// Each run is labelled with the machine's state, as by `ordinary`. Needs root, iproute2, nftables, iperf3,
 /// sockperf, perftest, libibverbs-dev, ucx-utils, libfabric-bin, openmpi-bin and libopenmpi-dev; the part
-/// `programs` needs mpich, libmpich-dev, qperf, tgt, libiscsi-bin and the wheels of
-/// tests/lab/install-programs.sh. Prints Markdown; with --write it replaces the figures in
+/// `programs` needs mpich, libmpich-dev, qperf, tgt, libiscsi-bin, python3, and measures those programs that are in the
+/// folder ROCE_PROGRAMS_DIR (docs/programs.md). Prints Markdown; with --write it replaces the figures in
 /// docs/generated/benchmarks.md, part by part.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
@@ -24,6 +24,15 @@ pub(crate) struct Args {
     /// The parts to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::value_variants().to_vec())]
     only: Vec<Part>,
+
+    /// Only the frameworks and programs with this in their names
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        conflicts_with = "write"
+    )]
+    program: String,
 
     /// Print JSON, with the figures of each run
     #[arg(long)]
@@ -43,7 +52,8 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         }
     };
     let wants = |parts: &[Part]| args.only.iter().any(|part| parts.contains(part));
-    let frameworks = args.only.iter().flat_map(|part| part.frameworks());
+    let frameworks = args.only.iter();
+    let frameworks = frameworks.flat_map(|part| part.frameworks(&args.program));
     let frameworks = Built::find_beside(&roce, frameworks)?;
     let empty_polls = match wants(&[Part::Processor]) {
         true => Some(Built::compile("cc", EMPTY_POLLS, &["-libverbs"])?),
@@ -65,12 +75,12 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
 fn measure_all(args: &Args, programs: &Programs) -> Result<(), String> {
     let mut all = Vec::new();
     for part in &args.only {
-        let bar = progress(args.comparing.runs * part.steps());
+        let bar = progress(args.comparing.runs * part.steps(&args.program));
         let step = |what: String| {
             bar.set_message(what);
             bar.inc(1);
         };
-        let measured = measure(programs, *part, args.comparing.runs, &step)?;
+        let measured = measure(programs, *part, &args.program, args.comparing.runs, &step)?;
         bar.finish_and_clear();
         let text = measured.markdown(&machine());
         args.comparing.write(&measured.marker(), &text)?;

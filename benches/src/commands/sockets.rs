@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 ///
 /// Each program runs in two network namespaces that a cable of 9000 bytes joins, or with --one-host
 /// in one of them, by turns over this stack and over the kernel's TCP: rdma-core's rstream, which has
-/// both in it, and servers with their benchmarks, under `roce run --sockets` and without. Needs root, iproute2, rdmacm-utils,
-/// redis-server, redis-tools, memcached, libmemcached-tools, nginx, curl and wrk.
+/// both in it, and servers with their benchmarks, under `roce run --sockets` and without. Needs root,
+/// iproute2, rdmacm-utils, redis-server, redis-tools, memcached, libmemcached-tools, nginx, curl, wrk,
+/// nodejs and openjdk-17-jdk-headless; servers that are not installed are left out.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -28,6 +29,15 @@ pub(crate) struct Args {
     /// Both ends on one host, whose connections then take memory that both share
     #[arg(long, conflicts_with = "busy")]
     one_host: bool,
+
+    /// Only the programs with this in their names
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        conflicts_with = "write"
+    )]
+    program: String,
 }
 
 /// How long a server may take to listen.
@@ -73,6 +83,8 @@ const STREAMS: [Load; 4] = [
 /// empty folder.
 struct Service {
     what: &'static str,
+    /// The program that is looked for before a measurement.
+    needs: &'static str,
     server: &'static [&'static str],
     /// A client that succeeds once the server listens.
     ping: &'static [&'static str],
@@ -97,11 +109,39 @@ events { }
 http { access_log off; server { listen HOST:8080; location / { return 200 'some text'; } } }
 CONF
 "#;
+const NODE_SCRIPT: &str = "require('http').createServer((request, response) => response.end('some text')).listen(8080, 'HOST')";
+const JAVA_SCRIPT: &str = r#"cat >FOLDER/Texts.java <<JAVA && exec java -Dsun.net.httpserver.nodelay=true FOLDER/Texts.java
+class Texts {
+    public static void main(String[] arguments) throws Exception {
+        var server = com.sun.net.httpserver.HttpServer.create(new java.net.InetSocketAddress("HOST", 8080), 0);
+        server.setExecutor(java.util.concurrent.Executors.newFixedThreadPool(4));
+        server.createContext("/", exchange -> {
+            exchange.sendResponseHeaders(200, 9);
+            exchange.getResponseBody().write("some text".getBytes());
+            exchange.close();
+        });
+        server.start();
+    }
+}
+JAVA
+"#;
+const CURL: &[&str] = &["curl", "-s", "http://HOST:8080/"];
+const WRK: &[&str] = &[
+    "wrk",
+    "-t",
+    "1",
+    "-c",
+    "10",
+    "-d",
+    "3s",
+    "http://HOST:8080/",
+];
 
 #[rustfmt::skip]
-const SERVICES: [Service; 5] = [
+const SERVICES: [Service; 7] = [
     Service {
         what: "Redis, GET of 1 client",
+        needs: "redis-server",
         server: REDIS,
         ping: REDIS_PING,
         benchmark: &["redis-benchmark", "-h", HOST, "-t", "get", "--csv", "-n", "20000", "-c", "1"],
@@ -109,6 +149,7 @@ const SERVICES: [Service; 5] = [
     },
     Service {
         what: "Redis, GET of 20 clients",
+        needs: "redis-server",
         server: REDIS,
         ping: REDIS_PING,
         benchmark: &["redis-benchmark", "-h", HOST, "-t", "get", "--csv", "-n", "100000", "-c", "20"],
@@ -116,6 +157,7 @@ const SERVICES: [Service; 5] = [
     },
     Service {
         what: "memcached, memcaslap with 1 client",
+        needs: "memcached",
         server: MEMCACHED,
         ping: MEMCACHED_PING,
         benchmark: &["memcaslap", "-s", "HOST:11211", "-T", "1", "-c", "1", "-t", "3s"],
@@ -123,6 +165,7 @@ const SERVICES: [Service; 5] = [
     },
     Service {
         what: "memcached, memcaslap with 20 clients",
+        needs: "memcached",
         server: MEMCACHED,
         ping: MEMCACHED_PING,
         benchmark: &["memcaslap", "-s", "HOST:11211", "-T", "1", "-c", "20", "-t", "3s"],
@@ -130,9 +173,26 @@ const SERVICES: [Service; 5] = [
     },
     Service {
         what: "nginx, wrk with 10 connections",
+        needs: "nginx",
         server: NGINX,
-        ping: &["curl", "-s", "http://HOST:8080/"],
-        benchmark: &["wrk", "-t", "1", "-c", "10", "-d", "3s", "http://HOST:8080/"],
+        ping: CURL,
+        benchmark: WRK,
+        before_figure: "Requests/sec:",
+    },
+    Service {
+        what: "Node's HTTP server, wrk with 10 connections",
+        needs: "node",
+        server: &["node", "-e", NODE_SCRIPT],
+        ping: CURL,
+        benchmark: WRK,
+        before_figure: "Requests/sec:",
+    },
+    Service {
+        what: "OpenJDK's HTTP server, wrk with 10 connections",
+        needs: "java",
+        server: &["sh", "-c", JAVA_SCRIPT],
+        ping: CURL,
+        benchmark: WRK,
         before_figure: "Requests/sec:",
     },
 ];
@@ -158,22 +218,31 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let built = Built::new(args.one_host)?;
     let pair = VethPair::new(9000)?;
     let _loops = start_loops(args.busy)?;
-    let total = STREAMS.len() + SERVICES.len();
-    let bar = progress(args.comparing.runs * total as u32 * 2);
+    let wanted = |what: &str| what.contains(&args.program);
     let mut streams: Vec<_> = STREAMS
         .iter()
-        .map(|load| row(load.what, load.unit))
+        .filter(|load| wanted(load.what))
+        .map(|load| (load, row(load.what, load.unit)))
         .collect();
-    let mut services: Vec<_> = SERVICES.iter().map(|of| row(of.what, "1000/s")).collect();
+    let (services, lacking): (Vec<_>, Vec<_>) = SERVICES
+        .iter()
+        .filter(|service| wanted(service.what))
+        .partition(|service| testkit::is_installed(service.needs));
+    let mut services: Vec<_> = services
+        .iter()
+        .map(|service| (service, row(service.what, "1000/s")))
+        .collect();
+    let total = streams.len() + services.len();
+    let bar = progress(args.comparing.runs * total as u32 * 2);
     for _ in 0..args.comparing.runs {
-        for (load, row) in STREAMS.iter().zip(&mut streams) {
+        for (load, row) in &mut streams {
             step(&bar, "rstream over RDMA");
             let ours = measure_rstream(&pair, &built, load, false)?;
             step(&bar, "rstream over TCP");
             row.runs
                 .push((ours, measure_rstream(&pair, &built, load, true)?));
         }
-        for (service, row) in SERVICES.iter().zip(&mut services) {
+        for (service, row) in &mut services {
             step(&bar, service.what);
             let ours = service.measure(&pair, &built, Over::Sockets)?;
             step(&bar, service.what);
@@ -182,13 +251,19 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         }
     }
     bar.finish_and_clear();
-    streams.extend(services);
+    let streams = streams.into_iter().map(|(_, row)| row);
+    let services = services.into_iter().map(|(_, row)| row);
+    let lacking = lacking.iter().map(|of| {
+        let what = format!("{}: not measured, {} is not installed", of.what, of.needs);
+        Comparison::unmeasured(what, "TCP")
+    });
+    let rows: Vec<_> = streams.chain(services).chain(lacking).collect();
     let marker = match args.busy {
         _ if args.one_host => "figures one host",
         0 => "figures",
         _ => "figures busy",
     };
-    args.comparing.publish(marker, &streams)
+    args.comparing.publish(marker, &rows)
 }
 
 fn row(what: &'static str, unit: &'static str) -> Comparison {

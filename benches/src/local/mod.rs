@@ -6,7 +6,7 @@ use crate::ordinary::count;
 use crate::output::output;
 use crate::peers::{Sockets, run_iperf3_tcp_with_size, run_sockperf};
 use crate::perftest::{self, Transfer};
-use crate::report::{Goal, Runs};
+use crate::report::{Comparison, Goal, Runs};
 use crate::veth::{Lanes, VethPair};
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub enum Part {
     Libfabric,
     /// Open MPI's messages, with two ranks and with four.
     OpenMpi,
-    /// Other programs that can use TCP: MPICH, qperf, libiscsi with tgt, Mooncake.
+    /// Other programs that can use TCP, such as MPICH, qperf, Mooncake and QEMU.
     Programs,
 }
 
@@ -45,18 +45,18 @@ impl Part {
         }
     }
 
-    /// The number of programs that a run measures.
-    pub fn steps(self) -> u32 {
+    /// The number of programs that a run measures, if it is limited to frameworks with this in their names.
+    pub fn steps(self, name: &str) -> u32 {
         match self {
             Self::Latency => 9,
             Self::Bandwidth => 10,
             Self::Processor => 11,
-            _ => 3 * self.frameworks().count() as u32,
+            _ => 3 * self.frameworks(name).count() as u32,
         }
     }
 
-    /// The frameworks that it measures.
-    pub fn frameworks(self) -> impl Iterator<Item = &'static Framework> {
+    /// The frameworks with this in their names that it measures.
+    pub fn frameworks(self, name: &str) -> impl Iterator<Item = &'static Framework> {
         let (all, start): (&[_], _) = match self {
             Self::Ucx => (&FRAMEWORKS, "UCX"),
             Self::Libfabric => (&FRAMEWORKS, "libfabric"),
@@ -64,8 +64,8 @@ impl Part {
             Self::Programs => (&OTHERS, ""),
             Self::Latency | Self::Bandwidth | Self::Processor => (&[], ""),
         };
-        all.iter()
-            .filter(move |framework| framework.name.starts_with(start))
+        let wanted = move |of: &&Framework| of.name.starts_with(start) && of.name.contains(name);
+        all.iter().filter(wanted)
     }
 }
 
@@ -90,13 +90,15 @@ pub struct Measured {
     runs: Runs,
 }
 
-/// Measures a part in `runs` runs. Calls `step` before each program.
+/// Measures a part in `runs` runs, of its frameworks those with `name` in their names. Calls `step` before each
+/// program.
 ///
 /// # Errors
 /// If a program fails, or its packets took another way.
 pub fn measure(
     programs: &Programs,
     part: Part,
+    name: &str,
     runs: u32,
     step: &dyn Fn(String),
 ) -> Result<Measured, String> {
@@ -110,6 +112,9 @@ pub fn measure(
         programs,
         step,
     };
+    let (placed, lacking): (Vec<_>, Vec<_>) = part
+        .frameworks(name)
+        .partition(|framework| framework.lacks().is_none());
     for _ in 0..runs {
         measured.runs.note_state();
         match part {
@@ -117,13 +122,18 @@ pub fn measure(
             Part::Bandwidth => bench.bandwidth(&mut measured.runs)?,
             Part::Processor => bench.processor(&mut measured.runs)?,
             _ => {
-                for framework in part.frameworks() {
+                for framework in &placed {
                     bench.framework(framework, &mut measured.runs)?;
                 }
             }
         }
     }
     measured.runs.note_state();
+    for framework in lacking {
+        let file = framework.lacks().unwrap_or_default();
+        let what = format!("{}: not measured, {file} is not there", framework.name);
+        measured.runs.rows.push(Comparison::unmeasured(what, "TCP"));
+    }
     Ok(measured)
 }
 
@@ -286,13 +296,13 @@ impl Bench<'_> {
     }
 
     fn framework(&self, framework: &Framework, runs: &mut Runs) -> Result<(), String> {
+        let name = framework.name;
         let run = |over| {
-            (self.step)(format!("{}, {over:?}", framework.name));
+            (self.step)(format!("{name}, {over:?}"));
             framework.run(&self.programs.frameworks, over)
         };
         let ours = [run(Transport::Lane)?, run(Transport::Sockets)?];
         let tcp = run(Transport::Tcp)?;
-        let name = framework.name;
         let mut add_figure = |what: &str, unit, figure: fn(&Figures) -> Option<f64>| {
             let [lane, sockets] = [figure(&ours[0]), figure(&ours[1])];
             if let (Some(lane), Some(sockets), Some(tcp)) = (lane, sockets, figure(&tcp)) {
@@ -307,6 +317,13 @@ impl Bench<'_> {
             add_figure("64 KiB", "Gb/s", |of| of.medium.map(|rate| rate / 1e9));
             add_figure("1 MiB", "Gb/s", |of| of.large.map(|rate| rate / 1e9));
         }
+        add_figure("its memory", "Gb/s", |of| of.memory.map(|rate| rate / 1e9));
+        add_figure("GET of 1 client", "1000/s", |of| {
+            of.requests[0].map(|rate| rate / 1e3)
+        });
+        add_figure("GET of 20 clients", "1000/s", |of| {
+            of.requests[1].map(|rate| rate / 1e3)
+        });
         Ok(())
     }
 }
@@ -365,7 +382,7 @@ mod tests {
     #[test]
     fn each_framework_belongs_to_a_part() {
         let parts = [Part::Ucx, Part::Libfabric, Part::OpenMpi];
-        let all = parts.into_iter().flat_map(Part::frameworks);
+        let all = parts.into_iter().flat_map(|part| part.frameworks(""));
         assert_eq!(all.count(), FRAMEWORKS.len());
     }
 

@@ -52,6 +52,7 @@ pub(super) fn measure_ucx(pair: &VethPair, roce: &Path, tcp: bool) -> Result<Fig
         latency: Some(figure("tag_lat", "8", "20000", 1)?),
         medium: Some(MIB_BITS * figure("tag_bw", "65536", "20000", 5)?),
         large: Some(MIB_BITS * figure("tag_bw", "1048576", "1500", 5)?),
+        ..Figures::default()
     })
 }
 

@@ -1,6 +1,9 @@
 // Moves data by NCCL's own InfiniBand transport, between two processes, without a GPU.
 //
-//   nccl libnccl.so.2
+//   nccl libnccl.so.2 DEVICE [TRANSPORT]
+//
+// With TRANSPORT, which is ncclNetIb or ncclNetSocket, it also measures. Each message waits for the end
+// of the one before.
 //
 // NCCL does not export the table of its transport's functions. The library keeps its symbol
 // table, so the program reads the table's address from there. Host memory takes the same path
@@ -13,6 +16,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +24,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { HANDLE_BYTES = 128, POINTER_HOST = 1, LARGEST = 4 << 20 };
@@ -62,6 +67,7 @@ struct transport {
 };
 
 static const char *role = "sender";
+static bool measures;
 
 #define CHECK(condition, ...)                                                  \
 	do {                                                                   \
@@ -133,7 +139,7 @@ static int device_named(const struct transport *net, int count, const char *want
 		memset(&about, 0, sizeof(about));
 		CALL(net->get_properties(device, &about));
 		CHECK(about.speed_mbps > 0, "%s has speed %d", about.name, about.speed_mbps);
-		CHECK(about.port == 1, "%s has port %d", about.name, about.port);
+		CHECK(about.port == 1 || measures, "%s has port %d", about.name, about.port);
 		CHECK(about.pointer_support & POINTER_HOST, "%s takes no host memory", about.name);
 		CHECK(about.max_comms > 0 && about.max_receives > 0, "%s takes no connections", about.name);
 		printf("%s: device %d is %s, port %d, %d Mb/s\n", role, device, about.name, about.port,
@@ -156,6 +162,51 @@ static void wait_for(const struct transport *net, void *request, size_t size)
 	CHECK(told == (int)size, "a request of %zu bytes moved %d", size, told);
 }
 
+static void receive(const struct transport *net, void *comm, void *data, size_t size, int tag, void *key)
+{
+	void *request = NULL, *profile = NULL;
+	size_t room = size;
+	while (!request)
+		CALL(net->receive(comm, 1, &data, &room, &tag, &key, &profile, &request));
+	wait_for(net, request, size);
+}
+
+static void send(const struct transport *net, void *comm, void *data, size_t size, int tag, void *key)
+{
+	void *request = NULL;
+	while (!request)
+		CALL(net->send(comm, data, size, tag, key, NULL, &request));
+	wait_for(net, request, size);
+}
+
+static double now_us(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
+}
+
+// The average time in us of `count` messages that `move` sends or receives.
+static double time_us(typeof(send) move, const struct transport *net, void *comm, void *data, size_t size, void *key, int count)
+{
+	double start = 0;
+	for (int i = -count / 10; i < count; i++) {
+		if (i == 0)
+			start = now_us();
+		move(net, comm, data, size, 0, key);
+	}
+	return (now_us() - start) / count;
+}
+
+static void measure(typeof(send) move, const struct transport *net, void *comm, void *data, void *key)
+{
+	double small = time_us(move, net, comm, data, 8, key, 10000);
+	double medium = time_us(move, net, comm, data, 65536, key, 5000);
+	double large = time_us(move, net, comm, data, 1 << 20, key, 1000);
+	if (move == send)
+		printf("latency-us %f\nmedium-MB/s %f\nlarge-MB/s %f\n", small, 65536 / medium, (1 << 20) / large);
+}
+
 static void receive_all(const struct transport *net, void *context, int device, int handle_to)
 {
 	char handle[HANDLE_BYTES] = { 0 };
@@ -166,14 +217,11 @@ static void receive_all(const struct transport *net, void *context, int device, 
 		CALL(net->accept(listener, &comm, &offload));
 	unsigned char *data = aligned_alloc(4096, LARGEST);
 	CALL(net->register_memory(comm, data, LARGEST, POINTER_HOST, &key));
+	if (measures)
+		measure(receive, net, comm, data, key);
 	for (size_t round = 0; round < SIZES; round++) {
 		memset(data, 0, LARGEST);
-		void *request = NULL, *place = data, *profile = NULL;
-		size_t size = sizes[round];
-		int tag = (int)round;
-		while (!request)
-			CALL(net->receive(comm, 1, &place, &size, &tag, &key, &profile, &request));
-		wait_for(net, request, sizes[round]);
+		receive(net, comm, data, sizes[round], (int)round, key);
 		for (size_t at = 0; at < sizes[round]; at++)
 			CHECK(data[at] == byte_of(round, at), "byte %zu of %zu is wrong", at, sizes[round]);
 	}
@@ -191,21 +239,32 @@ static void send_all(const struct transport *net, void *context, int device, int
 		CALL(net->connect(context, device, handle, &comm, &offload));
 	unsigned char *data = aligned_alloc(4096, LARGEST);
 	CALL(net->register_memory(comm, data, LARGEST, POINTER_HOST, &key));
+	if (measures)
+		measure(send, net, comm, data, key);
 	for (size_t round = 0; round < SIZES; round++) {
 		for (size_t at = 0; at < sizes[round]; at++)
 			data[at] = byte_of(round, at);
-		void *request = NULL;
-		while (!request)
-			CALL(net->send(comm, data, sizes[round], (int)round, key, NULL, &request));
-		wait_for(net, request, sizes[round]);
+		send(net, comm, data, sizes[round], (int)round, key);
 	}
 	CALL(net->deregister(comm, key));
 	CALL(net->close_send(comm));
 }
 
+// NCCL's transport over sockets asks the CUDA inside NCCL for the current device, which it does not use, and fails without
+// a GPU. This makes it device 0.
+static void answer_get_device(unsigned char *function)
+{
+	// mov dword [rdi], 0; xor eax, eax; ret
+	static const unsigned char answer[] = { 0xc7, 0x07, 0, 0, 0, 0, 0x31, 0xc0, 0xc3 };
+	void *page = (void *)((uintptr_t)function & ~(uintptr_t)4095);
+	CHECK(mprotect(page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC) == 0, "CUDA's code stays as it is");
+	memcpy(function, answer, sizeof(answer));
+}
+
 int main(int count, char **arguments)
 {
-	CHECK(count == 3, "usage: nccl libnccl.so.2 DEVICE");
+	CHECK(count == 3 || count == 4, "usage: nccl libnccl.so.2 DEVICE [TRANSPORT]");
+	measures = count == 4;
 	int handles[2];
 	CHECK(pipe(handles) == 0, "no pipe");
 	pid_t receiver = fork();
@@ -220,8 +279,11 @@ int main(int count, char **arguments)
 	int version = 0;
 	CALL(((int (*)(int *))exported)(&version));
 	CHECK(version >= 23000, "NCCL %d is older than 2.30, and its tables differ", version);
-	const struct transport *net = hidden_symbol(arguments[1], exported, "ncclNetIb");
-	CHECK(strcmp(net->name, "IB") == 0, "the transport is named %s", net->name);
+	const struct transport *net = hidden_symbol(arguments[1], exported, measures ? arguments[3] : "ncclNetIb");
+	CHECK(measures || strcmp(net->name, "IB") == 0, "the transport is named %s", net->name);
+
+	if (measures)
+		answer_get_device(hidden_symbol(arguments[1], exported, "cudaGetDevice"));
 
 	void *context = NULL;
 	int traffic_class = -1, devices = 0;

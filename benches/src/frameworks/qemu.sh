@@ -1,0 +1,3 @@
+# Migrates a guest to another QEMU, both in TCG.
+eval "export $SETTINGS"
+python3 -c "$TEST"
