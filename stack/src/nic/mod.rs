@@ -392,29 +392,10 @@ impl Nic {
                 return;
             };
             self.prefetch_for_turn();
-            let Some(slot) = self.qps.at_mut(handle) else {
-                continue;
-            };
-            slot.scheduled = false;
             let alone = self.ready.is_empty();
-            let send = |qp: &mut Qp, cx: &mut Cx<'_>| {
-                cx.nothing_follows = alone;
-                send_for_a_turn(qp, cx, port)
-            };
-            match self.take_turn(now, handle, send) {
-                Some(Turn::More) => self.schedule(handle, false),
-                Some(Turn::PortFull) => {
-                    cold_path();
-                    self.schedule(handle, true);
-                    self.stop_pause_timer(now, handle);
-                    return;
-                }
-                Some(Turn::PeerFull) => {
-                    cold_path();
-                    self.schedule(handle, false);
-                    self.stop_pause_timer(now, handle);
-                }
-                Some(Turn::Idle) | None => {}
+            if self.give_turn(now, port, handle, alone) == Some(Turn::PortFull) {
+                cold_path();
+                return;
             }
         }
     }
@@ -425,18 +406,49 @@ impl Nic {
     /// next [`Nic::transmit`]. If another QP has waited longer, this does the same as
     /// [`Nic::transmit`].
     pub fn transmit_posted(&mut self, now: Instant, port: &mut dyn Transmit, qpn: Qpn) {
-        let Some(&handle) = self.ready.front().filter(|first| first.qpn == qpn) else {
+        if self.ready.front().is_none_or(|first| first.qpn != qpn) {
             return self.transmit(now, port);
-        };
+        }
         self.report(port);
         if !self.transmit_cnps(now, port) {
             return;
         }
+        if let Some(handle) = self.ready.pop_front() {
+            self.give_turn(now, port, handle, true);
+        }
+    }
+
+    /// Gives a QP that was taken from [`Nic::ready`] its turn to send, and schedules it again if it has more.
+    /// Returns how the turn ended.
+    #[inline]
+    fn give_turn(
+        &mut self,
+        now: Instant,
+        port: &mut dyn Transmit,
+        handle: Handle,
+        nothing_follows: bool,
+    ) -> Option<Turn> {
+        self.qps.at_mut(handle)?.scheduled = false;
         let send = |qp: &mut Qp, cx: &mut Cx<'_>| {
-            cx.nothing_follows = true;
+            cx.nothing_follows = nothing_follows;
             send_for_a_turn(qp, cx, port)
         };
-        self.take_turn(now, handle, send);
+        let turn = self.take_turn(now, handle, send);
+        match turn {
+            Some(Turn::More) => self.schedule(handle, false),
+            Some(Turn::PortFull) => {
+                cold_path();
+                self.schedule(handle, true);
+                self.stop_pause_timer(now, handle);
+            }
+            Some(Turn::PeerFull) => {
+                cold_path();
+                self.schedule(handle, false);
+                self.stop_pause_timer(now, handle);
+            }
+            Some(Turn::Idle) | None => {}
+        }
+        turn
     }
 
     /// Lets a QP send. Afterwards, other QPs to the same peer may use the room that is left in

@@ -51,6 +51,22 @@ fn an_answer_goes_before_an_acknowledgement() {
     assert_eq!(sent, [Opcode::RC_SEND_ONLY, Opcode::RC_ACKNOWLEDGE]);
 }
 
+/// Otherwise a driver waits for a call that sends it.
+#[test]
+fn nothing_is_left_to_send_after_a_post_was_sent() {
+    let mut hand = Hand::new(Setup::default());
+    let mem = hand.mem(8);
+    let (qpn, now) = (hand.node.qpn, hand.now);
+    for _ in 0..2 {
+        hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+        assert!(hand.node.nic.wants_to_send());
+        let node = &mut hand.node;
+        node.nic.transmit_posted(now, &mut node.port, qpn);
+        assert!(!node.nic.wants_to_send());
+    }
+    assert_eq!(hand.out().len(), 2);
+}
+
 /// After the packet that was marked as the last for the port, a QP that sends at once has nothing
 /// left to send.
 #[test]
