@@ -403,19 +403,35 @@ impl Nic {
     /// Sends the requests posted to the QP `qpn`, and then its pending replies to the peer, mostly
     /// acknowledgements. A port can send a request and a following acknowledgement to the same peer
     /// in one datagram, where the acknowledgement costs almost nothing. The other QPs wait for the
-    /// next [`Nic::transmit`]. If another QP has waited longer, this does the same as
+    /// next [`Nic::transmit`], so that their acknowledgements can leave with their own answers. If a QP
+    /// that has waited longer has more than an acknowledgement to send, this does the same as
     /// [`Nic::transmit`].
     pub fn transmit_posted(&mut self, now: Instant, port: &mut dyn Transmit, qpn: Qpn) {
-        if self.ready.front().is_none_or(|first| first.qpn != qpn) {
+        let Some(position) = self.position_behind_acknowledgements(qpn) else {
             return self.transmit(now, port);
-        }
+        };
         self.report(port);
         if !self.transmit_cnps(now, port) {
             return;
         }
-        if let Some(handle) = self.ready.pop_front() {
+        if let Some(handle) = self.ready.remove(position) {
             self.give_turn(now, port, handle, true);
         }
+    }
+
+    /// The position of a QP among those that want to send, if it is one of the first, and those in front of
+    /// it only acknowledge.
+    fn position_behind_acknowledgements(&self, qpn: Qpn) -> Option<usize> {
+        const FIRST: usize = 16;
+        for (position, handle) in self.ready.iter().take(FIRST).enumerate() {
+            if handle.qpn == qpn {
+                return Some(position);
+            }
+            if !self.qps.at(*handle)?.qp.wants_only_to_acknowledge() {
+                return None;
+            }
+        }
+        None
     }
 
     /// Gives a QP that was taken from [`Nic::ready`] its turn to send, and schedules it again if it has more.

@@ -1,11 +1,11 @@
 //! Tests of the NIC with many QPs: turns, timers, and the lifetime of state.
 
-use crate::sim::{A, B, Hand, Pair, Setup, pattern, to_state};
+use crate::sim::{A, B, Frame, Hand, Mem, Pair, Setup, pattern, to_state};
 use roce_stack::{
     CreateQpError, PostError, QpKind, QpState, QpnRange, QueueLimits, SendFlags, SendOp,
     SendRequest, SrqInit, Stat, WcStatus,
 };
-use roce_wire::{ExtHeaders, Opcode, Qpn, RnrTimer, Syndrome};
+use roce_wire::{ExtHeaders, Opcode, Packet, Qpn, RnrTimer, Syndrome};
 use std::collections::HashMap;
 
 /// Cancelled timers don't accumulate, whatever their remaining time: here each of 10,000 RNR NAKs
@@ -49,6 +49,62 @@ fn an_answer_goes_before_an_acknowledgement() {
     assert_eq!(node.port.out.len(), 2);
     let sent: Vec<Opcode> = hand.out().iter().map(|out| out.opcode()).collect();
     assert_eq!(sent, [Opcode::RC_SEND_ONLY, Opcode::RC_ACKNOWLEDGE]);
+}
+
+/// Each of them can leave with its own answer, whatever the order of the answers.
+#[test]
+fn an_answer_leaves_the_acknowledgements_of_other_qps_waiting() {
+    const QPS: usize = 5;
+    let (mut hand, qpns) = with_qps(QPS);
+    let mem = hand.mem(8);
+    let psn = hand.psn;
+    for &qpn in &qpns {
+        (hand.node.qpn, hand.psn) = (qpn, psn);
+        hand.request(Opcode::RC_WRITE_ONLY, mem.reth(0, 8), &[1; 8]);
+    }
+    for index in [3, 0, 4, 1, 2] {
+        assert_eq!(
+            opcodes_after_post(&mut hand, qpns[index], &mem),
+            [Opcode::RC_SEND_ONLY, Opcode::RC_ACKNOWLEDGE],
+            "{index}"
+        );
+    }
+    assert!(!hand.node.nic.wants_to_send());
+}
+
+#[test]
+fn a_post_does_not_overtake_a_request_that_has_waited_longer() {
+    let (mut hand, qpns) = with_qps(2);
+    let mem = hand.mem(8);
+    hand.node.qpn = qpns[0];
+    hand.post(1, SendOp::Write(mem.remote(0)), &[mem.sge(0, 8)]);
+    assert_eq!(
+        opcodes_after_post(&mut hand, qpns[1], &mem),
+        [Opcode::RC_WRITE_ONLY, Opcode::RC_SEND_ONLY]
+    );
+}
+
+/// A NIC with QPs in RTS.
+fn with_qps(count: usize) -> (Hand, Vec<Qpn>) {
+    let mut hand = Hand::new(Setup::default());
+    let mut qpns = vec![hand.node.qpn];
+    while qpns.len() < count {
+        hand.node.qpn = hand.node.another_qp(QpKind::Rc, hand.setup.queue);
+        hand.advance_to(QpState::Rts);
+        qpns.push(hand.node.qpn);
+    }
+    (hand, qpns)
+}
+
+/// Posts a SEND to a QP, and returns the opcodes that leave because of it.
+fn opcodes_after_post(hand: &mut Hand, qpn: Qpn, mem: &Mem) -> Vec<Opcode> {
+    hand.node.qpn = qpn;
+    hand.post(1, SendOp::Send, &[mem.sge(0, 8)]);
+    let (now, node) = (hand.now, &mut hand.node);
+    node.nic.transmit_posted(now, &mut node.port, qpn);
+    let parse = |frame: &Frame| Packet::parse(&frame.bytes).map(|packet| packet.bth.opcode);
+    let parsed = node.port.out.drain(..).map(|frame| parse(&frame));
+    parsed.collect::<Result<_, _>>().expect("well-formed")
 }
 
 /// Otherwise a driver waits for a call that sends it.

@@ -65,9 +65,9 @@ impl Engine {
 
     /// Sends the requests posted to the QP `qpn`, and then its pending replies to the peer, mostly
     /// acknowledgements. A port can send a request and a following acknowledgement to the same peer
-    /// in one datagram. The other QPs wait for the next [`Engine::send`], unless one of them has
-    /// waited longer than `qpn` or has posts that wait, or the port batches packets of different QPs
-    /// ([`Port::batches_mixed_packets`]). Then all QPs send.
+    /// in one datagram. The other QPs wait for the next [`Engine::send`], unless one that has waited
+    /// longer than `qpn` has more than an acknowledgement to send, one has posts that wait, or the port
+    /// batches packets of different QPs ([`Port::batches_mixed_packets`]). Then all QPs send.
     fn send_at_once(&mut self, now: Instant, qpn: Qpn) {
         let all = self.pacing.has_waiting() || self.port.batches_mixed_packets();
         if all || self.has_stopped() {
