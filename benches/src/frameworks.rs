@@ -142,7 +142,7 @@ pub const FRAMEWORKS: [Framework; 6] = [
 ];
 
 /// Others that can use TCP.
-pub const OTHERS: [Framework; 9] = [
+pub const OTHERS: [Framework; 10] = [
     Framework {
         name: "MPICH",
         script: include_str!("frameworks/mpich.sh"),
@@ -198,11 +198,20 @@ pub const OTHERS: [Framework; 9] = [
         ..NOTHING
     },
     Framework {
-        name: "gloo, allreduce_ring of two ranks",
+        name: "gloo, allreduce_ring of two ranks that sleep",
         script: include_str!("frameworks/gloo.sh"),
         placed: "gloo/benchmark",
         ours: "OPTIONS='--transport ibverbs --ib-device roce_lo'",
         tcp: "OPTIONS='--transport tcp --tcp-device lo'",
+        latency: "8 bytes",
+        ..NOTHING
+    },
+    Framework {
+        name: "gloo, allreduce_ring of two ranks that poll",
+        script: include_str!("frameworks/gloo.sh"),
+        placed: "gloo/benchmark",
+        ours: "OPTIONS='--transport ibverbs --ib-device roce_lo --sync=true --busy-poll=true'",
+        tcp: "OPTIONS='--transport tcp --tcp-device lo --sync=true --busy-poll=true'",
         latency: "8 bytes",
         ..NOTHING
     },

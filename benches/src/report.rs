@@ -208,3 +208,18 @@ pub fn markdown(comparisons: &[Comparison], machine: &str) -> String {
     }
     page
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_not_there_has_a_row_and_no_runs() {
+        let text = markdown(&[Comparison::unmeasured("a program", "TCP")], "a machine");
+        assert!(
+            text.contains("\n| a program | -  | -  (TCP) | **-** | - | - |\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("Each run:\n\n"), "{text}");
+    }
+}
