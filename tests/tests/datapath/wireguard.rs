@@ -1,9 +1,10 @@
 //! RoCE through a WireGuard tunnel, as docs/design/encryption.md sets it up:
 //! all data arrives, and nobody on the path sees a RoCE packet.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use roce_tests::programs::is_installed_or_skip;
@@ -13,7 +14,10 @@ use super::cable::capture;
 use super::perf::{Server, Setting};
 
 /// Timeout for the tunnel's program to be ready.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The time between two looks whether it is ready, which each start a program.
+const INTERVAL: Duration = Duration::from_millis(20);
 
 /// The tunnel's own UDP port.
 const PORT: &str = "51820";
@@ -43,7 +47,7 @@ impl Tunnel {
     fn open(end: &End, name: String, address: Ipv4Addr) -> Self {
         let mut program = end.command("wireguard-go");
         program.args(["-f", &name]).stdout(Stdio::null());
-        let program = Server(program.stderr(Stdio::null()).spawn().expect("it starts"));
+        let mut program = Server(program.stderr(Stdio::piped()).spawn().expect("it starts"));
         let deadline = Instant::now() + TIMEOUT;
         let is_ready = || {
             let mut show = end.command("wg");
@@ -51,7 +55,14 @@ impl Tunnel {
             output(show, "").is_some()
         };
         while !is_ready() {
-            assert!(Instant::now() < deadline, "no tunnel after {TIMEOUT:?}");
+            let ended = program.0.try_wait().expect("a child");
+            if ended.is_some() || Instant::now() > deadline {
+                panic!(
+                    "no tunnel after {TIMEOUT:?}: {ended:?}: {}",
+                    end_of(program)
+                );
+            }
+            thread::sleep(INTERVAL);
         }
         let wg = |what: &str, input: &str| {
             let mut wg = Command::new("wg");
@@ -84,6 +95,15 @@ impl Tunnel {
             end.ip(&line).expect("ip succeeds");
         }
     }
+}
+
+/// Kills a program, and returns what it wrote to stderr.
+fn end_of(mut program: Server) -> String {
+    let _ = program.0.kill();
+    let mut text = String::new();
+    let mut stderr = program.0.stderr.take().expect("piped");
+    stderr.read_to_string(&mut text).expect("text");
+    text
 }
 
 /// Captures at `end` while `work` runs. Returns the UDP destination ports on the cable.
