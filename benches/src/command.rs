@@ -37,6 +37,19 @@ pub struct Comparing {
     write: Option<PathBuf>,
 }
 
+/// The argument of each command that can measure some of its programs only.
+#[derive(Args, Debug)]
+pub struct Selecting {
+    /// Only the programs with this in their names
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        conflicts_with = "write"
+    )]
+    pub program: String,
+}
+
 impl Comparing {
     /// Prints the table of the measurements, and writes it between the lines marked with `marker`
     /// of the page, if one is given.

@@ -1,7 +1,7 @@
 //! Measures what programs on one host get from lanes.
 
 use clap::{Parser, ValueEnum};
-use roce_benches::command::{Comparing, print, progress};
+use roce_benches::command::{Comparing, Selecting, print, progress};
 use roce_benches::frameworks::Built;
 use roce_benches::local::{EMPTY_POLLS, Part, Programs, measure};
 use roce_benches::page::machine;
@@ -25,14 +25,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::value_variants().to_vec())]
     only: Vec<Part>,
 
-    /// Only the frameworks and programs with this in their names
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        conflicts_with = "write"
-    )]
-    program: String,
+    #[command(flatten)]
+    selecting: Selecting,
 
     /// Print JSON, with the figures of each run
     #[arg(long)]
@@ -53,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     };
     let wants = |parts: &[Part]| args.only.iter().any(|part| parts.contains(part));
     let frameworks = args.only.iter();
-    let frameworks = frameworks.flat_map(|part| part.frameworks(&args.program));
+    let frameworks = frameworks.flat_map(|part| part.frameworks(&args.selecting.program));
     let frameworks = Built::find_beside(&roce, frameworks)?;
     let empty_polls = match wants(&[Part::Processor]) {
         true => Some(Built::compile("cc", EMPTY_POLLS, &["-libverbs"])?),
@@ -75,12 +69,18 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
 fn measure_all(args: &Args, programs: &Programs) -> Result<(), String> {
     let mut all = Vec::new();
     for part in &args.only {
-        let bar = progress(args.comparing.runs * part.steps(&args.program));
+        let bar = progress(args.comparing.runs * part.steps(&args.selecting.program));
         let step = |what: String| {
             bar.set_message(what);
             bar.inc(1);
         };
-        let measured = measure(programs, *part, &args.program, args.comparing.runs, &step)?;
+        let measured = measure(
+            programs,
+            *part,
+            &args.selecting.program,
+            args.comparing.runs,
+            &step,
+        )?;
         bar.finish_and_clear();
         let text = measured.markdown(&machine());
         args.comparing.write(&measured.marker(), &text)?;

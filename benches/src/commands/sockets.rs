@@ -1,7 +1,7 @@
 //! Measures sockets over RDMA beside TCP, with the same programs.
 
 use clap::Parser;
-use roce_benches::command::{Comparing, progress, step};
+use roce_benches::command::{Comparing, Selecting, progress, step};
 use roce_benches::output::output;
 use roce_benches::report::{Comparison, Goal};
 use roce_benches::roce;
@@ -30,14 +30,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "busy")]
     one_host: bool,
 
-    /// Only the programs with this in their names
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        conflicts_with = "write"
-    )]
-    program: String,
+    #[command(flatten)]
+    selecting: Selecting,
 }
 
 /// How long a server may take to listen.
@@ -218,7 +212,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let built = Built::new(args.one_host)?;
     let pair = VethPair::new(9000)?;
     let _loops = start_loops(args.busy)?;
-    let wanted = |what: &str| what.contains(&args.program);
+    let wanted = |what: &str| what.contains(&args.selecting.program);
     let mut streams: Vec<_> = STREAMS
         .iter()
         .filter(|load| wanted(load.what))

@@ -419,8 +419,8 @@ impl Nic {
         }
     }
 
-    /// The position of a QP among those that want to send, if it is one of the first, and those in front of
-    /// it only acknowledge.
+    /// The position of a QP in [`Nic::ready`], if it is one of the first, and those in front of it only
+    /// acknowledge.
     fn position_behind_acknowledgements(&self, qpn: Qpn) -> Option<usize> {
         const FIRST: usize = 16;
         for (position, handle) in self.ready.iter().take(FIRST).enumerate() {
@@ -434,8 +434,8 @@ impl Nic {
         None
     }
 
-    /// Gives a QP that was taken from [`Nic::ready`] its turn to send, and schedules it again if it has more.
-    /// Returns how the turn ended.
+    /// Gives a QP that was taken from [`Nic::ready`] its turn to send, and schedules it again if it
+    /// has more. Returns how the turn ended.
     #[inline]
     fn give_turn(
         &mut self,

@@ -297,7 +297,7 @@ mod tests {
         *replies.front_mut().expect("it is queued") = read(6, 8);
         assert!(replies.repeat(read(3, 7)));
         assert_eq!(places(&replies), [3, 6]);
-        // What was requested before, and is no part of the newer duplicate, stays as well.
+        // Responses requested before that are no part of the newer duplicate stay, too.
         assert!(replies.repeat(read(5, 8)));
         assert_eq!(places(&replies), [3, 5]);
         // The newer duplicate asks for everything.
